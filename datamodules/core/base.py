@@ -1,0 +1,453 @@
+"""The one base class of all sources: splits by name, the four loader hooks, state, finishing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning.pytorch.trainer.states import TrainerStatus
+from torch.utils.data import DataLoader
+
+from .collate import collate, collate_inputs
+from .finish import Finish
+from .loader import Loader, check_loader_options, make_loader, make_plain_loader
+from .samplers import Exact, Plan, Sequential, ShardedBatchSampler, Shuffled, check_batch_size
+from .splits import check_shares, split_indices
+from .stepwise import StepwiseGuard
+
+Split = Literal["train", "val", "test", "predict"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")
+SAMPLERS = {"shuffle": Shuffled, "sequential": Sequential}
+
+
+class DataModule(L.LightningDataModule):
+    """Base of every source; a source says what its splits hold, the rest is here.
+
+    A subclass gives :meth:`dataset` and, where it has files, :meth:`read`:
+
+    Example:
+        >>> from torch.utils.data import TensorDataset
+        >>> class Squares(DataModule):
+        ...     def __init__(self, rows: int = 20, **options):
+        ...         super().__init__(**options)
+        ...     def dataset(self, split):
+        ...         x = torch.arange(self.hparams.rows, dtype=torch.float32)
+        ...         return TensorDataset(x[:, None], x**2)
+        >>> dm = Squares(rows=10, batch_size=4)
+        >>> [tuple(batch.inputs.shape) for batch in dm.train_dataloader()]
+        [(4, 1), (4, 1), (2, 1)]
+
+    Args:
+        batch_size: Samples a step and device in training.
+        eval_batch_size: The most samples a step and device in evaluation; None: ``batch_size``.
+        num_workers: Worker processes a loader; None: the cores this process may use where samples
+            come from files, none for data in memory.
+        val_split: Share (float) or number (int) of samples for validation, where the source holds
+            no validation part of its own; None: a tenth.
+        test_split: The same for test.
+        split_seed: Seed of the split; the global seed has no part in it.
+        split_options: ``{"stratify": False}`` for a split that does not look at the labels.
+        seed: Seed of order and augmentation; None follows ``lightning.seed_everything``.
+        sampler: ``"shuffle"``, ``"sequential"``, or ``plan(generator, world_size) -> batches``.
+        loader_options: Any other ``DataLoader`` argument, such as ``pin_memory`` or ``drop_last``.
+        with_rows: Predict batches become ``RowBatch(inputs, rows)``.
+    """
+
+    task: Literal["multiclass", "multilabel", "regression"] = "multiclass"
+
+    def __init__(
+        self,
+        *,
+        batch_size: int = 32,
+        eval_batch_size: int | None = None,
+        num_workers: int | None = None,
+        val_split: int | float | None = None,
+        test_split: int | float | None = None,
+        split_seed: int = 0,
+        split_options: dict[str, Any] | None = None,
+        seed: int | None = None,
+        sampler: str | Plan = "shuffle",
+        loader_options: dict[str, Any] | None = None,
+        with_rows: bool = False,
+    ) -> None:
+        super().__init__()
+        check_batch_size(batch_size)
+        check_batch_size(batch_size if eval_batch_size is None else eval_batch_size)
+        check_loader_options(loader_options, num_workers)
+        check_shares(val=val_split or 0.0, test=test_split or 0.0)
+        unknown = set(split_options or {}) - {"stratify"}
+        if unknown:
+            raise ValueError(f"unknown split_options {sorted(unknown)}; known: 'stratify'")
+        if isinstance(sampler, str) and sampler not in SAMPLERS:
+            raise ValueError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
+        # Not to the logger: equal names with other values in the model would stop the run.
+        self.save_hyperparameters(frame=inspect.currentframe(), logger=False)
+        self._keep_plain_hparams()
+        # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
+        self.allow_zero_length_dataloader_with_multiple_devices = True
+        self.sampler, self.loader_options = sampler, dict(loader_options or {})
+        self.finish: Finish | None = None
+        self.fitted: dict[str, Any] = {}
+        self._datasets: dict[Split, Any] = {}
+        self._is_read, self._is_predict_read = False, False
+        self._train_loader: DataLoader[Any] | None = None
+        self._place: Mapping[str, Any] | None = None
+        self._guard = StepwiseGuard()
+
+    # --- what a source gives -----------------------------------------------------------------
+
+    def dataset(self, split: Split) -> Any:
+        """Map-style dataset of one split, or None where there is no such split.
+
+        Its items are ``(inputs, target)``, for predict bare inputs. With ``get_batch(indices,
+        seeds)`` it serves a whole batch in one go. ``describe(index)`` names a sample in errors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define dataset(split)")
+
+    def read(self) -> None:
+        """Read what the train, val and test datasets need; called once, by :meth:`setup`."""
+
+    def fit(self) -> dict[str, Any]:
+        """What is learnt from train rows alone, as plain types and tensors.
+
+        Called after :meth:`read`, unless a checkpoint gave it. Known keys, all optional:
+        ``classes`` (names in the order of their index), ``class_counts``, ``input_sizes``.
+        """
+        return {}
+
+    def read_predict(self) -> None:
+        """Read what the predict dataset needs; called by :meth:`setup` for predict."""
+
+    def split_fingerprint(self) -> str | None:
+        """Digest of which sample is in which split; None where the source has no split."""
+        return None
+
+    def default_collate(self, split: Split) -> Any:
+        """Collate function of a split."""
+        return collate_inputs if split == "predict" else collate
+
+    # --- Lightning's hooks -------------------------------------------------------------------
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the data of a stage; does nothing the second time."""
+        self._ensure_read(stage)
+        self._compare_ranks()
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Training batches, finished, in this epoch's order."""
+        self._train_loader = self._loader("train")
+        if self._place is not None and isinstance(self._train_loader, Loader):
+            self._train_loader.load_state_dict(self._place)
+        self._place = None
+        return self._train_loader
+
+    def val_dataloader(self) -> Any:
+        """Validation batches: each sample once, in order; no loader where there is no split."""
+        return self._loader("val") if self._dataset("val") is not None else []
+
+    def test_dataloader(self) -> Any:
+        """Test batches: each sample once, in order."""
+        return self._loader("test")
+
+    def predict_dataloader(self) -> Any:
+        """Bare inputs, each sample once, in the order of ``predict_keys``."""
+        return self._loader("predict")
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Finish pictures that crossed as uint8, then call the module's own override."""
+        trainer = self.trainer
+        if self.finish is not None:
+            finished = self.finish(batch)
+            if finished is not batch and trainer is not None:
+                finished = trainer.precision_plugin.convert_input(finished)
+            batch = finished
+        # Lightning calls the datamodule's hook in place of the module's
+        return (
+            batch
+            if trainer is None
+            else trainer.lightning_module.on_after_batch_transfer(batch, dataloader_idx)
+        )
+
+    def teardown(self, stage: str) -> None:
+        """Forget what belongs to a run; the data stay."""
+        self._guard.release()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Source, fitted parts, split and place in the epoch; loads with ``weights_only=True``."""
+        state: dict[str, Any] = {"source": type(self).__qualname__, "fitted": dict(self.fitted)}
+        state["split"] = self.split_fingerprint() if self._is_read else None
+        if isinstance(self._train_loader, Loader):
+            state["train_place"] = self._train_loader.state_dict()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what was fitted and, on a resumed fit, the place in the epoch.
+
+        Raises:
+            ValueError: If another class wrote the state.
+            RuntimeError: If a fit is resumed on another split.
+        """
+        source = state_dict.get("source")
+        if source != type(self).__qualname__:
+            raise ValueError(
+                f"the checkpoint holds the state of {source!r}, this is {type(self).__qualname__!r}"
+            )
+        resumes = self._attached() and self.trainer.state.fn == "fit"  # type: ignore[union-attr]
+        if resumes and self._is_read and state_dict.get("split") != self.split_fingerprint():
+            raise RuntimeError(
+                "the data or the split changed since the checkpoint was written, so training rows "
+                "could be evaluated; resume with the same files, split_seed and fractions, or "
+                "start a new run"
+            )
+        self.fitted = dict(state_dict["fitted"])
+        self._datasets.clear()
+        if resumes:
+            self._place = state_dict.get("train_place")
+
+    # --- what a model asks for --------------------------------------------------------------
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names in the order of their index."""
+        return list(self._known("classes"))
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Index of each class name."""
+        return {name: index for index, name in enumerate(self.classes)}
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def class_counts(self) -> list[int]:
+        """Train samples of each class."""
+        return list(self._known("class_counts"))
+
+    @property
+    def input_sizes(self) -> dict[str, Any]:
+        """What sizes a net, as plain values: ``{"input_shape": [C, H, W]}`` for pictures."""
+        return dict(self._known("input_sizes"))
+
+    def _known(self, name: str) -> Any:
+        if name not in self.fitted:
+            self._ensure_read("fit")
+        if name not in self.fitted:
+            raise AttributeError(f"{type(self).__name__} has no {name}; return it from fit()")
+        return self.fitted[name]
+
+    # --- plain use ---------------------------------------------------------------------------
+
+    @property
+    def train_dataset(self) -> Any:
+        """The train split; its items are one sample each."""
+        return self._dataset("train")
+
+    @property
+    def val_dataset(self) -> Any:
+        """The validation split, or None."""
+        return self._dataset("val")
+
+    @property
+    def test_dataset(self) -> Any:
+        """The test split, or None."""
+        return self._dataset("test")
+
+    @property
+    def predict_dataset(self) -> Any:
+        """What is to be predicted."""
+        return self._dataset("predict")
+
+    def batches(
+        self, split: Split = "train", *, device: str | torch.device = "cpu"
+    ) -> Iterator[Any]:
+        """Finished batches of one split on ``device``, for a plain loop; prepares what it needs."""
+        self.prepare_data()
+        hook = getattr(self, f"{split}_dataloader")
+        for batch in hook():
+            yield self.transfer_batch_to_device(batch, torch.device(device), 0)
+
+    def preview(self, split: Split = "train") -> Any:
+        """One finished batch, made without workers; touches no accelerator and no Trainer."""
+        self.prepare_data()
+        loader = self._loader(split, num_workers=0)
+        return next(iter(loader))
+
+    def __str__(self) -> str:
+        sizes = {s: len(self._datasets[s]) for s in SPLITS if self._datasets.get(s) is not None}
+        said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={self.hparams['batch_size']})"
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _dataset(self, split: Split) -> Any:
+        if split not in self._datasets:
+            self._ensure_read(split)
+            self._datasets[split] = self.dataset(split)
+        return self._datasets[split]
+
+    def _ensure_read(self, stage: str | None) -> None:
+        if stage == "predict":
+            if not self._is_predict_read:
+                self.read_predict()
+                self._is_predict_read = True
+        elif not self._is_read:
+            self.read()
+            self._is_read = True
+            if not self.fitted:
+                self.fitted = self.fit()
+
+    def split_samples(
+        self,
+        n: int,
+        *,
+        labels: npt.ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        given: Container[str] = (),
+    ) -> dict[str, npt.NDArray[np.int64]]:
+        """Cut ``range(n)`` by the user's ``val_split``, ``test_split`` and ``split_seed``.
+
+        Args:
+            n: Number of samples that are not yet in a split.
+            labels: (n,) integers for a stratified split.
+            names: Class names for messages.
+            given: Splits that the source holds already and that are not cut out here.
+
+        Raises:
+            ValueError: If a share was asked for of a split that the source holds.
+        """
+        shares: dict[str, int | float] = {}
+        for name in ("val", "test"):
+            asked = self.hparams[f"{name}_split"]
+            if name in given and asked:
+                raise ValueError(
+                    f"{name}_split={asked} was given, but the source has a {name} part of its own; "
+                    f"leave {name}_split out, or move the {name} part away"
+                )
+            # with a val part the source's author has parted it: no test part is invented then
+            default = 0.0 if name in given or (name == "test" and given) else 0.1
+            shares[name] = default if asked is None else asked
+        stratify = (self.hparams["split_options"] or {}).get("stratify", True)
+        return split_indices(
+            n,
+            val=shares["val"],
+            test=shares["test"],
+            seed=self.hparams["split_seed"],
+            labels=labels if stratify else None,
+            names=names,
+        )
+
+    def plan(self, dataset: Any) -> Any:
+        """Plan of a training epoch over ``dataset``."""
+        if not isinstance(self.sampler, str):
+            return self.sampler
+        plan = SAMPLERS[self.sampler]
+        drop_last = bool(self.loader_options.get("drop_last", False))
+        return plan(len(dataset), self.hparams["batch_size"], drop_last=drop_last)
+
+    def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
+        data, train = self._dataset(split), split == "train"
+        if data is None or not len(data):
+            raise ValueError(f"{type(self).__name__} has no {split} samples; {self._remedy(split)}")
+        trainer = self.trainer if self._attached() else None
+        workers = self.hparams["num_workers"] if num_workers is None else num_workers
+        size = self.hparams["batch_size"]
+        if not train:
+            size = self.hparams["eval_batch_size"] or size
+        on_device = trainer is not None and trainer.strategy.root_device.type != "cpu"
+        finish = None if on_device else self.finish
+        if train and trainer is not None and trainer.overfit_batches:  # type: ignore[attr-defined]
+            return make_plain_loader(
+                data, batch_size=size, finish=finish, collate_fn=self.default_collate(split)
+            )
+        ranks = (trainer.distributed_sampler_kwargs or {}) if trainer is not None else {}
+        if trainer is not None and not ranks:
+            ranks = {"num_replicas": 1, "rank": 0}
+        sampler = ShardedBatchSampler(
+            self.plan(data) if train else Exact(len(data), size),
+            len(data),
+            seed=self.hparams["seed"],
+            uneven="repeat" if train else "keep",
+            seeded=split != "predict",
+            **ranks,
+        )
+        if train and not len(sampler):
+            raise ValueError(
+                f"drop_last leaves no batch of {len(data)} samples at batch_size={size} on "
+                f"{sampler.num_replicas} processes; lower batch_size or keep the last batch"
+            )
+        self._guard.release()
+        if trainer is not None and not train and not sampler.even:
+            self._guard.watch(trainer.lightning_module, len(data), sampler.num_replicas)
+        return make_loader(
+            data,
+            sampler,
+            batch_size=size,
+            predict=split == "predict",
+            finish=finish,
+            collate_fn=self.default_collate(split),
+            num_workers=workers,
+            options=self.loader_options,
+            pin_memory=on_device and trainer is not None and torch.cuda.is_available(),
+            persistent=split in ("train", "val"),
+        )
+
+    def _remedy(self, split: Split) -> str:
+        if split == "predict":
+            return "pass predict_path="
+        return f"the source holds none and {split}_split cuts none out"
+
+    def _attached(self) -> bool:
+        """Whether a Trainer runs this datamodule now; afterwards it stays known as ``trainer``."""
+        return self.trainer is not None and self.trainer.state.status == TrainerStatus.RUNNING
+
+    def _compare_ranks(self) -> None:
+        if not self._attached() or not self._is_read:
+            return
+        trainer, mine = self.trainer, self.split_fingerprint()
+        assert trainer is not None
+        if trainer.world_size > 1:
+            first = trainer.strategy.broadcast(mine)
+            if first != mine:
+                raise RuntimeError(
+                    f"rank {trainer.global_rank} found other data than rank 0, so the splits "
+                    "differ; give every machine the same files and the same split_seed"
+                )
+
+    def _keep_plain_hparams(self) -> None:
+        """Paths become strings, NumPy numbers Python's; anything else would not load again."""
+        plain = {name: _plain(value) for name, value in self.hparams.items()}
+        self._set_hparams(plain)
+        self._hparams_initial = dict(plain)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # loaders and the Trainer belong to a process; the data and the settings travel
+        dropped = {"_train_loader": None, "trainer": None, "_guard": StepwiseGuard()}
+        return {**self.__dict__, **dropped}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    plain = value is None or isinstance(value, str | int | float | bool)
+    # a name tells a reader of the checkpoint what has to be given again
+    return value if plain else f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
+def label_counts(labels: npt.ArrayLike, num_classes: int) -> list[int]:
+    """Number of samples of each class."""
+    return [int(c) for c in np.bincount(np.asarray(labels, np.int64), minlength=num_classes)]

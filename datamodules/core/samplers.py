@@ -1,0 +1,329 @@
+"""Plans and the sharded batch sampler: indices only, never a file.
+
+A *plan* is a pure function of (seed, epoch, world size): the list of batches that the whole world
+runs in one epoch, as one permutation and the offsets at which it is cut. Rank r takes every W-th
+batch. Nothing else in the project knows about ranks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import BatchSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from .seeding import repeats_before, sample_seeds
+
+Indices = npt.NDArray[np.int64]
+
+
+class Keys(NamedTuple):
+    """One batch as the sampler hands it on.
+
+    Attributes:
+        indices: (N,) int64, positions in the dataset.
+        seeds: (N,) uint64 below 2^32, the seed of each sample's random draws.
+    """
+
+    indices: Indices
+    seeds: npt.NDArray[np.uint64]
+
+
+class Batches(NamedTuple):
+    """Batches of one epoch in the order in which the world runs them.
+
+    Attributes:
+        indices: (M,) int64, positions in the dataset, batch after batch.
+        offsets: (B + 1,) int64, batch b is ``indices[offsets[b]:offsets[b + 1]]``.
+    """
+
+    indices: Indices
+    offsets: Indices
+
+    @classmethod
+    def of(cls, batches: Batches | Sequence[Sequence[int]]) -> Batches:
+        """Take batches as they are, or pack lists of indices as a user's own plan gives them."""
+        if isinstance(batches, Batches):
+            return batches
+        sizes = np.fromiter((len(b) for b in batches), np.int64, len(batches))
+        flat = [np.asarray(b, np.int64) for b in batches]
+        indices = np.concatenate(flat) if flat else np.empty(0, np.int64)
+        return cls(indices, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return len(self.offsets) - 1
+
+    def batch(self, b: int) -> Indices:
+        """Indices of batch ``b``."""
+        return self.indices[self.offsets[b] : self.offsets[b + 1]]
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """``plan(generator, world_size) -> batches``; a plain function will do as well."""
+
+    def __call__(
+        self, generator: torch.Generator, world_size: int, /
+    ) -> Batches | Sequence[Sequence[int]]:
+        """Plan one epoch with the draws of ``generator``, which is seeded by (seed, epoch)."""
+        ...
+
+
+class Shuffled:
+    """Every sample once an epoch, in a new order each time.
+
+    The batches of one step are cut from one stretch of the permutation, so their union does not
+    depend on the number of ranks as long as ``batch_size * world_size`` stays the same. A short
+    last step is kept; one of a single sample, on which batch norm means nothing, is never made:
+    the step before gives it half of its samples. A last step with fewer than two samples a rank
+    repeats samples of its own (at most ``2 * world_size - 1``, counted in ``repeated``).
+
+    Args:
+        n: Number of samples.
+        batch_size: Samples a batch and rank, at most.
+        drop_last: Leave the last, incomplete step out.
+    """
+
+    def __init__(self, n: int, batch_size: int, *, drop_last: bool = False) -> None:
+        self.n, self.batch_size, self.drop_last = n, check_batch_size(batch_size), drop_last
+
+    def order(self, generator: torch.Generator) -> Indices:
+        """(n,) int64, the order of one epoch."""
+        return torch.randperm(self.n, generator=generator).numpy()
+
+    def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
+        """Plan one epoch for ``world_size`` ranks."""
+        order = self.order(generator)
+        return cut_steps(order, self.batch_size, world_size, drop_last=self.drop_last)
+
+
+class Sequential(Shuffled):
+    """Every sample once an epoch, always in the dataset's own order."""
+
+    def order(self, generator: torch.Generator) -> Indices:
+        """(n,) int64, ascending."""
+        return np.arange(self.n, dtype=np.int64)
+
+
+class Exact:
+    """Evaluation: each sample once and in order, on any number of ranks.
+
+    One process takes plain chunks of ``batch_size``. Several take full batches, and only the tail
+    is shared out anew so that all ranks take the same number of steps. Where that cannot be
+    (batches of one, fewer samples than ranks) the last step leaves some ranks without a batch;
+    ``even`` tells.
+
+    Args:
+        n: Number of samples.
+        batch_size: Samples a batch and rank, at most.
+    """
+
+    def __init__(self, n: int, batch_size: int) -> None:
+        self.n, self.batch_size = n, check_batch_size(batch_size)
+
+    def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
+        """Plan the only epoch there is; draws nothing."""
+        n, size, world = self.n, self.batch_size, world_size
+        if world == 1:
+            offsets = np.append(np.arange(0, n, size), n)
+            return Batches(np.arange(n, dtype=np.int64), offsets.astype(np.int64))
+        steps, rest = divmod(n, size * world)
+        tail = 1 if rest else 0
+        if 0 < rest < world and steps and size > 1:  # too few for a step: two steps share them
+            steps, rest, tail = steps - 1, rest + size * world, 2
+        pieces = min(tail * world, rest)
+        sizes = [
+            np.full(steps * world, size),
+            np.diff(np.arange(pieces + 1) * rest // max(1, pieces)),
+        ]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+        return Batches(np.arange(n, dtype=np.int64), offsets.astype(np.int64))
+
+
+def check_batch_size(batch_size: int) -> int:
+    """Return ``batch_size`` or say what is wrong with it."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    return batch_size
+
+
+def cut_steps(
+    order: Indices, batch_size: int, world_size: int, *, drop_last: bool = False
+) -> Batches:
+    """Cut an epoch's order into steps of ``world_size`` batches each, the same number on each rank.
+
+    Args:
+        order: (M,) int64.
+        batch_size: Samples a batch, at most.
+        world_size: Number of ranks.
+        drop_last: Leave the last, incomplete step out.
+
+    Returns:
+        ``steps * world_size`` batches of at least two samples (one where ``batch_size`` is 1).
+    """
+    step = batch_size * world_size
+    whole, rest = divmod(len(order), step)
+    if drop_last or not rest:
+        return Batches(order[: whole * step], np.arange(0, whole * step + 1, batch_size))
+    tails = [rest]
+    if rest == 1 and whole and batch_size > 1:
+        whole, rest = whole - 1, step + 1
+        # 33 = 32 + 1 becomes 17 + 16; of 3 = 2 + 1 only one batch of three can be made
+        tails = [rest - rest // 2, rest // 2] if step > 2 else [rest]
+    parts, sizes = [order[: whole * step]], [np.full(whole * world_size, batch_size)]
+    start = whole * step
+    for size in tails:
+        least = world_size * min(2, batch_size, len(order))
+        part = np.resize(order[start : start + size], max(size, least))  # repeats from its start
+        parts.append(part)
+        sizes.append(shared_out(len(part), world_size))
+        start += size
+    return Batches(np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes))))
+
+
+def shared_out(count: int, parts: int) -> Indices:
+    """Sizes (parts,) int64 of ``count`` things shared out evenly."""
+    return np.diff(np.arange(parts + 1) * count // max(1, parts))
+
+
+class ShardedBatchSampler(DistributedSampler[Any]):
+    """Batch sampler that gives this rank its part of a plan.
+
+    It *is* a ``DistributedSampler``, and the loader shows it as ``loader.sampler``, because that
+    is the one thing Lightning tests before it replaces a sampler, and where it calls
+    ``set_epoch`` (``lightning.pytorch.trainer.connectors.data_connector``, 2.6).
+
+    Args:
+        plan: The epoch's batches for the whole world.
+        size: Number of samples in the dataset.
+        num_replicas: Number of ranks; None reads an initialised ``torch.distributed`` at each use.
+        rank: This rank; None as above.
+        seed: Seed of all epochs; None follows ``lightning.seed_everything``, else 0.
+        uneven: What is done when the number of batches is no multiple of the number of ranks:
+            ``"repeat"`` the first batches or ``"drop"`` the last (at most W - 1), or ``"keep"``:
+            some ranks have a batch less, as exact evaluation needs it.
+        seeded: Hand a batch on as :class:`Keys`; else as a list of plain integers.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | Callable[[torch.Generator, int], Any],
+        size: int,
+        *,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        seed: int | None = None,
+        uneven: Literal["repeat", "drop", "keep"] = "repeat",
+        seeded: bool = True,
+    ) -> None:
+        if num_replicas is not None and not 0 <= (rank or 0) < num_replicas:
+            raise ValueError(f"rank must be in 0..{num_replicas - 1}, got {rank}")
+        self._world: tuple[int, int] | None = None
+        # `range`: DistributedSampler keeps what it is given, and a dataset may be large to pickle
+        super().__init__(range(size), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
+        if num_replicas is not None:
+            self._world = (num_replicas, rank or 0)
+        self.plan, self.size, self.uneven, self.seeded = plan, size, uneven, seeded
+        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.first = 0
+        self._planned: tuple[tuple[int, int], Batches] | None = None
+
+    # Read at each use: a loader may be built before Fabric or a launcher sets the processes up.
+    @property
+    def num_replicas(self) -> int:
+        """Number of ranks."""
+        return (self._world or _world())[0]
+
+    @num_replicas.setter
+    def num_replicas(self, value: int) -> None:
+        pass  # DistributedSampler's constructor writes it
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return (self._world or _world())[1]
+
+    @rank.setter
+    def rank(self, value: int) -> None:
+        pass
+
+    def planned(self) -> Batches:
+        """The whole world's batches of the current epoch, made even over the ranks."""
+        key = (self.epoch, self.num_replicas)
+        if self._planned is None or self._planned[0] != key:
+            generator = torch.Generator().manual_seed(_mix(self.seed, self.epoch))
+            batches = Batches.of(self.plan(generator, self.num_replicas))
+            self._planned = (key, self._even(batches))
+        return self._planned[1]
+
+    def _even(self, batches: Batches) -> Batches:
+        world, count = self.num_replicas, len(batches)
+        over = count % world
+        if not over or self.uneven == "keep":
+            return batches
+        if self.uneven == "drop":
+            end = batches.offsets[count - over]
+            return Batches(batches.indices[:end], batches.offsets[: count - over + 1])
+        repeated = [batches.batch(b % count) for b in range(world - over)]
+        lengths = [len(b) for b in repeated]
+        offsets = np.concatenate([batches.offsets, batches.offsets[-1] + np.cumsum(lengths)])
+        return Batches(np.concatenate([batches.indices, *repeated]), offsets)
+
+    @property
+    def even(self) -> bool:
+        """Whether all ranks take the same number of steps."""
+        return len(self.planned()) % self.num_replicas == 0
+
+    def __len__(self) -> int:
+        """Steps of an epoch: the batches of the rank that has most."""
+        return -(-len(self.planned()) // self.num_replicas)
+
+    def __iter__(self) -> Iterator[Any]:
+        # Changes no state: a DataLoader with workers calls iter() twice.
+        batches, rank, world = self.planned(), self.rank, self.num_replicas
+        copies = repeats_before(batches.indices, self.size) if self.seeded else None
+        for b in range(rank + self.first * world, len(batches), world):
+            part = slice(batches.offsets[b], batches.offsets[b + 1])
+            indices = batches.indices[part]
+            if self.seeded:
+                copy = np.zeros(1, np.int64) if copies is None else copies[part]
+                yield Keys(indices, sample_seeds(self.seed, self.epoch, indices, copy))
+            else:
+                yield indices.tolist()
+
+
+class RowBatches(BatchSampler):
+    """A sharded sampler in ``BatchSampler``'s own form, for prediction.
+
+    Lightning builds the batch sampler of a predict loader anew, to record ``batch_indices``, and
+    warns about one that does not take ``(sampler, batch_size, drop_last)``.
+    """
+
+    def __init__(self, sampler: ShardedBatchSampler, batch_size: int, drop_last: bool) -> None:
+        super().__init__(sampler, batch_size, drop_last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """This rank's batches of plain indices."""
+        return iter(self.sampler)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """Number of this rank's batches."""
+        return len(self.sampler)  # type: ignore[arg-type]
+
+
+def _world() -> tuple[int, int]:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size(), distributed.get_rank()
+    return 1, 0
+
+
+def _mix(seed: int, epoch: int) -> int:
+    # a generator keeps 32 bits of its seed: mix (seed, epoch) so that neighbours do not meet
+    return int(sample_seeds(seed, epoch, np.zeros(1, np.int64), np.full(1, -1))[0])

@@ -1,0 +1,164 @@
+"""Seeded splits: (n or labels, shares, seed) to index arrays; no file is opened here."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Indices = npt.NDArray[np.int64]
+
+
+def split_indices(
+    n: int,
+    *,
+    val: float | int = 0.0,
+    test: float | int = 0.0,
+    seed: int = 0,
+    labels: npt.ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+) -> dict[str, Indices]:
+    """Cut ``range(n)`` into train, val and test; a pure function of its arguments.
+
+    A float is a fraction of the whole, an int a count. With ``labels`` each part holds the
+    classes in their shares of the whole, rounded by largest remainder, and a class with a
+    single sample stays in train, said in a warning. The user's random state is neither read nor
+    changed.
+
+    Args:
+        n: Number of samples.
+        val: Share or number of validation samples.
+        test: Share or number of test samples.
+        seed: Any integer; 0 is a seed like another.
+        labels: (n,) integers, the class of each sample, for a stratified split.
+        names: Class names for messages, indexed by label.
+
+    Returns:
+        ``{"train": ..., "val": ..., "test": ...}``: ascending int64 indices, disjoint, together
+        ``range(n)``.
+
+    Raises:
+        ValueError: If a share is negative, or the shares sum to more than the whole.
+
+    Example:
+        >>> parts = split_indices(10, val=0.2, test=1, seed=0)
+        >>> {name: len(part) for name, part in parts.items()}
+        {'train': 7, 'val': 2, 'test': 1}
+    """
+    counts = _counts(n, val=val, test=test)
+    generator = torch.Generator().manual_seed(seed)
+    if labels is None:
+        order = torch.randperm(n, generator=generator).numpy()
+        ends = np.cumsum([counts["test"], counts["val"]])
+        parts = dict(zip(("test", "val", "train"), np.split(order, ends), strict=True))
+    else:
+        parts = _stratified(np.asarray(labels), counts, generator, names)
+    return {name: np.sort(parts[name]).astype(np.int64) for name in ("train", "val", "test")}
+
+
+def check_shares(*, val: float | int, test: float | int) -> None:
+    """Refuse shares that no data could fulfil.
+
+    Raises:
+        ValueError: If a share is negative, a fraction is over 1, or the fractions sum to over 1.
+    """
+    for name, share in (("val", val), ("test", test)):
+        if share < 0:
+            raise ValueError(f"{name}_split must be at least 0, got {share}")
+        if isinstance(share, float) and share > 1:
+            raise ValueError(
+                f"{name}_split={share} is a float and so a fraction: it must be at most 1; "
+                f"write {round(share)} for a number of samples"
+            )
+    if isinstance(val, float) and isinstance(test, float) and val + test > 1 + 1e-9:
+        raise ValueError(
+            f"fractions must sum to at most 1, got val={val} and test={test}; lower one of them"
+        )
+
+
+def _counts(n: int, *, val: float | int, test: float | int) -> dict[str, int]:
+    check_shares(val=val, test=test)
+    counts = {
+        name: round(n * share) if isinstance(share, float) else int(share)
+        for name, share in (("val", val), ("test", test))
+    }
+    # two roundings up may ask for one sample more than there is: 0.5 + 0.5 of 3
+    if isinstance(val, float) and isinstance(test, float) and sum(counts.values()) == n + 1:
+        counts["test"] -= 1
+    if sum(counts.values()) > n:
+        raise ValueError(
+            f"val and test ask for {counts['val']} + {counts['test']} samples, there are {n}; "
+            "lower one of them"
+        )
+    return counts
+
+
+def _stratified(
+    labels: npt.NDArray[np.generic],
+    counts: dict[str, int],
+    generator: torch.Generator,
+    names: Sequence[str] | None,
+) -> dict[str, Indices]:
+    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    n, single = len(labels), classes[sizes == 1]
+    if len(single) and sum(counts.values()):
+        said = ", ".join(repr(names[int(c)]) if names else repr(c.item()) for c in single[:5])
+        more = f" and {len(single) - 5} more" if len(single) > 5 else ""
+        warnings.warn(
+            f"a class with one sample cannot be split and stays in train: {said}{more}; "
+            "add samples or leave the class out",
+            stacklevel=4,
+        )
+    divisible = np.where(sizes == 1, 0, sizes)
+    room = divisible.copy()
+    quota = {}
+    for name in ("test", "val"):
+        quota[name] = _largest_remainder(divisible, counts[name], n, room)
+        room = room - quota[name]
+    parts: dict[str, list[Indices]] = {"train": [], "val": [], "test": []}
+    by_class = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    for k, members in enumerate(by_class):
+        order = members[torch.randperm(len(members), generator=generator).numpy()]
+        a, b = quota["test"][k], quota["test"][k] + quota["val"][k]
+        for name, part in (("test", order[:a]), ("val", order[a:b]), ("train", order[b:])):
+            parts[name].append(part)
+    return {name: np.concatenate(chosen) for name, chosen in parts.items()}
+
+
+def _largest_remainder(
+    sizes: npt.NDArray[np.int64], total: int, n: int, room: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Share ``total`` out over classes in proportion to ``sizes``, at most ``room`` to each."""
+    exact = sizes * (total / n)
+    quota: npt.NDArray[np.int64] = np.minimum(np.floor(exact + 1e-9).astype(np.int64), room)
+    # stable: equal remainders go to the classes that come first, the same on every machine
+    for k in np.argsort(-(exact - quota), kind="stable"):
+        if quota.sum() == min(total, int(room.sum())):
+            break
+        quota[k] += quota[k] < room[k]
+    for k in range(len(quota)):  # a class that is full passes its share on
+        spare = min(total, int(room.sum())) - int(quota.sum())
+        quota[k] += min(spare, int(room[k] - quota[k]))
+    return quota
+
+
+def fingerprint(*parts: npt.ArrayLike | str | bytes) -> str:
+    """Digest of arrays and texts, equal on every machine: tells whether a split or data changed.
+
+    Example:
+        >>> fingerprint([0, 1, 2]) == fingerprint(np.arange(3))
+        True
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, str):
+            part = part.encode("utf-8", "surrogateescape")
+        if not isinstance(part, bytes):
+            part = np.asarray(part).astype("<i8").tobytes()
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
