@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
 from .collate import collate, collate_inputs
-from .finish import Finish
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
 from .samplers import Exact, Plan, Sequential, ShardedBatchSampler, Shuffled, check_batch_size
 from .splits import check_shares, split_indices
@@ -92,7 +91,7 @@ class DataModule(L.LightningDataModule):
         # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
-        self.finish: Finish | None = None
+        self.finish: Callable[[Any], Any] | None = None
         self.fitted: dict[str, Any] = {}
         self._datasets: dict[Split, Any] = {}
         self._is_read, self._is_predict_read = False, False
@@ -284,7 +283,8 @@ class DataModule(L.LightningDataModule):
     def __str__(self) -> str:
         sizes = {s: len(self._datasets[s]) for s in SPLITS if self._datasets.get(s) is not None}
         said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        return f"{type(self).__name__}({said or 'not set up'}; batch_size={self.hparams['batch_size']})"
+        size = self.hparams["batch_size"]
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size})"
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -446,8 +446,3 @@ def _plain(value: Any) -> Any:
     plain = value is None or isinstance(value, str | int | float | bool)
     # a name tells a reader of the checkpoint what has to be given again
     return value if plain else f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
-
-
-def label_counts(labels: npt.ArrayLike, num_classes: int) -> list[int]:
-    """Number of samples of each class."""
-    return [int(c) for c in np.bincount(np.asarray(labels, np.int64), minlength=num_classes)]

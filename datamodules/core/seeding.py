@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,21 @@ def _splitmix_array(words: Seeds) -> Seeds:
     return words ^ (words >> np.uint64(31))
 
 
+def below(seeds: Seeds, bound: int, *, stream: int) -> torch.Tensor:
+    """One draw in ``0..bound - 1`` for each seed, for augmentation of whole batches.
+
+    Args:
+        seeds: (N,) uint64.
+        bound: Small beside 2^32, so that the remainder is uniform.
+        stream: Tells the draws of one sample apart.
+
+    Returns:
+        (N,) int64.
+    """
+    words = _splitmix_array(seeds + np.uint64(stream << 32)) >> np.uint64(32)
+    return torch.from_numpy((words % np.uint64(bound)).astype(np.int64))
+
+
 def repeats_before(indices: Indices, size: int) -> Indices | None:
     """For each position, how often its index came before; None where no index comes twice.
 
@@ -87,13 +103,23 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
 
 
+def random_state() -> tuple[Any, ...]:
+    """State of the three generators that :func:`seed_all` seeds."""
+    return torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Put a state of :func:`random_state` back."""
+    torch.default_generator.set_state(state[0])
+    np.random.set_state(state[1])  # noqa: NPY002
+    random.setstate(state[2])
+
+
 @contextmanager
 def kept_random_state() -> Iterator[None]:
     """Put the three random states back, so that dropout draws as if no sample had been made."""
-    before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    before = random_state()
     try:
         yield
     finally:
-        torch.default_generator.set_state(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        random.setstate(before[2])
+        set_random_state(before)

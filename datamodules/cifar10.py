@@ -1,0 +1,185 @@
+"""CIFAR-10 and its like: small pictures that fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torchvision import datasets
+
+from .core.base import DataModule, Split
+from .core.finish import Finish
+from .core.pictures import PictureDataset, PixelDataset, predict_sources
+from .core.splits import fingerprint
+from .core.transforms import eval_preset, given_again
+
+
+class CIFAR10DataModule(DataModule):
+    """CIFAR-10 (Krizhevsky 2009) by torchvision, a stratified validation part cut out of train.
+
+    A batch is one gather, with crop and flip on the whole batch and no workers::
+
+        image   (N, 3, 32, 32) float32, normalised
+        target  (N,) int64
+
+    ``prepare_data`` alone downloads and verifies. Another set of torchvision's form (``data``,
+    ``targets``, ``classes``) takes a subclass of a few lines, see :class:`CIFAR100DataModule`.
+
+    Args:
+        root: Folder for the files.
+        dataset_class: Called as ``dataset_class(root, train=..., download=...)``; None: the
+            class's own.
+        padding: Zeros around a train picture before the random crop; 0 for no crop.
+        flip: Whether train pictures are flipped at random.
+        train_transform: A transform of your own on a PIL picture, in place of crop and flip;
+            pictures are then made one by one.
+        eval_transform: The same for val, test and predict.
+        predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        **options: See :class:`~datamodules.core.base.DataModule`.
+
+    Raises:
+        FileNotFoundError: From ``setup``, if the files are absent.
+    """
+
+    source: ClassVar[type] = datasets.CIFAR10
+    mean: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
+    std: ClassVar[tuple[float, ...]] = (0.2470, 0.2435, 0.2616)
+
+    def __init__(
+        self,
+        root: str | Path = "data",
+        *,
+        dataset_class: Callable[..., Any] | None = None,
+        padding: int = 4,
+        flip: bool = True,
+        train_transform: Callable[[Any], Any] | None = None,
+        eval_transform: Callable[[Any], Any] | None = None,
+        predict_path: str | Path | list[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if padding < 0:
+            raise ValueError(f"padding must be at least 0, got {padding}")
+        self._dataset_class = dataset_class
+        self._train_transform, self._eval_transform = train_transform, eval_transform
+        self.predict_path = predict_path
+        self.finish: Finish = Finish(self.mean, self.std)
+        self._pixels: dict[str, torch.Tensor] = {}
+        self._targets: dict[str, torch.Tensor] = {}
+        self._rows: dict[str, np.ndarray[Any, Any]] = {}
+
+    def prepare_data(self) -> None:
+        """Download what is not there yet, and verify it."""
+        for train in (True, False):
+            self._open(train=train, download=True)
+
+    def read(self) -> None:
+        """Load the pictures and cut val out of train; downloads nothing."""
+        if self.hparams["test_split"]:
+            raise ValueError("test_split was given, but the set has a test part of its own")
+        train, test = self._open(train=True), self._open(train=False)
+        pixels = {"train": _pixels(train.data), "test": _pixels(test.data)}
+        targets = {"train": torch.as_tensor(train.targets), "test": torch.as_tensor(test.targets)}
+        self._names = [str(name) for name in train.classes]
+        cut = self.split_samples(
+            len(targets["train"]), labels=targets["train"], names=self._names, given=["test"]
+        )
+        self._rows = {"train": cut["train"], "val": cut["val"]}
+        for split, whole in (("train", "train"), ("val", "train"), ("test", "test")):
+            rows = torch.from_numpy(self._rows[split]) if split in self._rows else slice(None)
+            self._pixels[split] = pixels[whole][rows]
+            self._targets[split] = targets[whole][rows].long()
+
+    def fit(self) -> dict[str, Any]:
+        """Class list and counts of the train split."""
+        counts = torch.bincount(self._targets["train"], minlength=len(self._names))
+        return {
+            "classes": self._names,
+            "class_counts": counts.tolist(),
+            "input_sizes": {"input_shape": list(self._pixels["train"].shape[1:])},
+        }
+
+    def dataset(self, split: Split) -> Any:
+        """Pictures of one split."""
+        train = split == "train"
+        own = given_again(
+            self._train_transform if train else self._eval_transform,
+            "train_transform" if train else "eval_transform",
+        )
+        mode: Any = "RGB" if len(self.mean) == 3 else "L"
+        if split == "predict":
+            preset = eval_preset(self.input_sizes["input_shape"][-1])
+            return PictureDataset(self._predict_sources, None, own or preset, mode=mode)
+        pixels, targets = self._pixels[split], self._targets[split]
+        if not len(targets):
+            return None
+        if own is not None:
+            return PictureDataset(pixels, targets, own, mode=mode)
+        padding, flip = self.hparams["padding"], self.hparams["flip"]
+        return PixelDataset(pixels, targets, padding=padding * train, flip=flip and train)
+
+    def read_predict(self) -> None:
+        """List what is to be predicted."""
+        self._predict_sources = predict_sources(self.predict_path)
+
+    @property
+    def predict_keys(self) -> list[str]:
+        """Path of each predicted picture, in order."""
+        dataset = self.predict_dataset
+        return [dataset.describe(i) for i in range(len(dataset))]
+
+    @property
+    def eval_transform(self) -> Callable[[Any], Any] | None:
+        """A transform of the user's own for val, test and predict; may be replaced."""
+        return self._eval_transform
+
+    @eval_transform.setter
+    def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._eval_transform = transform
+        for split in ("val", "test", "predict"):
+            self._datasets.pop(split, None)
+
+    def split_fingerprint(self) -> str:
+        """Digest of the rows of train and val and of all labels."""
+        labels = torch.cat([self._targets[s] for s in ("train", "val", "test")])
+        return fingerprint(self._rows["train"], self._rows["val"], labels)
+
+    def _open(self, *, train: bool, download: bool = False) -> Any:
+        make: Any = given_again(self._dataset_class, "dataset_class") or self.source
+        root = str(Path(self.hparams["root"]).expanduser())
+        try:
+            return make(root, train=train, download=download)
+        except RuntimeError as error:
+            if download:
+                raise
+            raise FileNotFoundError(
+                f"root={root!r} does not hold the files of {make.__name__}, or they are damaged "
+                f"({error}); call dm.prepare_data() first, which downloads and verifies them"
+            ) from error
+
+
+class CIFAR100DataModule(CIFAR10DataModule):
+    """CIFAR-100 (Krizhevsky 2009): 100 classes, otherwise as :class:`CIFAR10DataModule`."""
+
+    source = datasets.CIFAR100
+    mean = (0.5071, 0.4865, 0.4409)
+    std = (0.2673, 0.2564, 0.2762)
+
+
+class FashionMNISTDataModule(CIFAR10DataModule):
+    """Fashion-MNIST (Xiao et al. 2017): 1 x 28 x 28, else as :class:`CIFAR10DataModule`."""
+
+    source = datasets.FashionMNIST
+    mean = (0.2860,)
+    std = (0.3530,)
+
+
+def _pixels(data: Any) -> torch.Tensor:
+    """(N, C, H, W) uint8 of torchvision's (N, H, W, C) array or (N, H, W) tensor."""
+    pixels = torch.as_tensor(np.asarray(data))
+    if pixels.ndim == 3:
+        pixels = pixels[..., None]
+    return pixels.permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,137 @@
+"""Datasets of pictures: from files one by one, and from memory a batch at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from .batch import Batch
+from .decode import decode_image
+from .files import PathList, check_folder, contents, list_images, report_skipped
+from .seeding import Seeds, below
+from .transforms import PictureTransform
+
+
+class PictureDataset(Dataset[Any]):
+    """Items are ``(picture, target)``, or bare pictures where there are no targets.
+
+    Args:
+        sources: N paths, PIL pictures, arrays (H, W, C) or tensors (C, H, W).
+        targets: (N,) int64 or (N, K) float32.
+        transform: What is done to each picture; see :class:`PictureTransform`.
+        mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Any] | Tensor,
+        targets: Tensor | None,
+        transform: Callable[[Any], Any] | None,
+        *,
+        mode: Literal["RGB", "L"] = "RGB",
+    ) -> None:
+        self.sources, self.targets, self.mode = sources, targets, mode
+        self.transform = PictureTransform(transform)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, index: int) -> Any:
+        source = self.sources[index]
+        if isinstance(source, Tensor):
+            source = source.permute(1, 2, 0).numpy()
+        picture = self.transform(decode_image(source, mode=self.mode, name=self.describe(index)))
+        if self.targets is None:
+            return picture
+        target = self.targets[index]
+        return picture, int(target) if target.dtype == torch.int64 else target
+
+    def describe(self, index: int) -> str:
+        """Path of a picture, or its number where it came as pixels."""
+        source = self.sources[index]
+        return source if isinstance(source, str) else f"picture {index}"
+
+
+class PixelDataset(Dataset[Any]):
+    """Pictures in memory: a batch is one gather, shifted and flipped as a whole.
+
+    A random shift is a window of the padded picture, so that cropping costs no more than reading;
+    its draws come from each sample's own seed.
+
+    Args:
+        pixels: (N, C, H, W) uint8.
+        targets: (N,) int64.
+        padding: Zeros put around each picture for the random shift; 0: none.
+        flip: Whether half of the pictures are flipped left to right.
+    """
+
+    def __init__(
+        self, pixels: Tensor, targets: Tensor, *, padding: int = 0, flip: bool = False
+    ) -> None:
+        self.targets, self.padding, self.flip = targets, padding, flip
+        self.pixels = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
+        self.size = tuple(pixels.shape[2:])
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        batch = self.get_batch(np.array([index]), None)
+        return batch.inputs[0], int(batch.target[0])
+
+    def get_batch(self, indices: npt.NDArray[np.int64], seeds: Seeds | None) -> Batch:
+        """One batch.
+
+        Args:
+            indices: (N,) int64.
+            seeds: (N,) uint64; None: no shift and no flip.
+
+        Returns:
+            ``inputs`` (N, C, H, W) uint8, ``target`` (N,) int64.
+        """
+        rows = torch.from_numpy(indices)
+        pad, height, width = self.padding, *self.size
+        top = left = torch.full_like(rows, pad)
+        if pad and seeds is not None:
+            draws = below(seeds, (2 * pad + 1) ** 2, stream=1)
+            top, left = draws // (2 * pad + 1), draws % (2 * pad + 1)
+        s = self.pixels.stride()
+        shape = (len(self), 2 * pad + 1, 2 * pad + 1, self.pixels.shape[1], height, width)
+        windows = self.pixels.as_strided(shape, (s[0], s[2], s[3], s[1], s[2], s[3]))
+        picture = windows[rows, top, left]
+        if self.flip and seeds is not None:
+            flipped = below(seeds, 2, stream=2).bool()
+            picture[flipped] = picture[flipped].flip(-1)
+        return Batch(picture, self.targets[rows])
+
+
+def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
+    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or pictures.
+
+    Raises:
+        FileNotFoundError: If a folder does not exist.
+        ValueError: If nothing was given, or the folder holds no picture.
+    """
+    if path is None:
+        raise ValueError("pass predict_path=, a folder, or a list of paths or pictures")
+    if isinstance(path, str | Path):
+        if Path(path).expanduser().is_file():
+            return PathList([os.fspath(path)])
+        folder = check_folder(path, "predict_path")
+        found, skipped = list_images(folder)
+        if not found:
+            raise ValueError(f"predict_path={str(path)!r} holds no pictures; {contents(folder)}")
+        report_skipped(skipped)
+        return PathList(found)
+    items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
+    if not items:
+        raise ValueError("predict_path is an empty list; give paths or pictures")
+    return PathList(items) if all(isinstance(item, str) for item in items) else items

@@ -1,0 +1,267 @@
+"""Image folders, or a folder of images with a table of labels."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from .core.base import DataModule, Split
+from .core.classes import ClassMap, given_classes
+from .core.files import PathList, check_folder, list_classes, report_skipped, split_folders
+from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.label_table import read_label_table
+from .core.pictures import PictureDataset, predict_sources
+from .core.splits import fingerprint
+from .core.transforms import eval_preset, given_again, train_preset
+
+
+class ImageFolderDataModule(DataModule):
+    """Pictures in class folders, or in any folder with a table of names and labels.
+
+    Three layouts, found by looking::
+
+        root/train/cat/1.jpg     root/cat/1.jpg      root/1.jpg, root/labels.csv:
+        root/val/cat/2.jpg       root/dog/2.jpg        image,breed
+        root/test/dog/3.jpg                            1.jpg,pug
+
+    The first keeps its parts (``valid`` and ``validation`` are val too) and cuts a missing val out
+    of train; the others are cut by class, seeded. The class list comes from train, or from the
+    user, and every split uses it. A batch::
+
+        image   (N, C, H, W) float32, normalised     C = 3, or 1 with mode="L"
+        target  (N,) int64, or (N, K) float32 of 0 and 1 with several labels a row
+
+    Files are read as they lie: any mode, orientation applied, hidden files and clutter left out.
+
+    Args:
+        root: A folder, or several that are joined.
+        table: CSV or Parquet with one row a picture; relative to ``root`` or as it is.
+        file_column: Column of file names, with or without ending, relative to ``root``.
+        label_column: Column of labels; or several columns of 0 and 1 for several labels a row.
+        label_separator: Parts several labels in one cell, such as ``" "``.
+        classes: Class names in the order of their index; None: the sorted names in train.
+        class_to_idx: The same as a dict, as torchvision writes it.
+        unknown_classes: What becomes of evaluation pictures of a class that train lacks:
+            ``"raise"``, or ``"drop"`` (counted in a warning).
+        image_size: Height and width of the presets.
+        mode: ``"RGB"`` or ``"L"``.
+        mean: One value a channel, scale 0..1; None: ImageNet's.
+        std: As ``mean``.
+        flip: Whether the train preset flips left and right; not for digits or text.
+        train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
+        eval_transform: The same for val, test and predict.
+        predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        **options: See :class:`~datamodules.core.base.DataModule`.
+
+    Raises:
+        FileNotFoundError: If ``root`` does not exist.
+        ValueError: If folder, table or classes do not fit; the message says what was found.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | list[str] | None = None,
+        *,
+        table: str | Path | None = None,
+        file_column: str = "file",
+        label_column: str | list[str] = "label",
+        label_separator: str | None = None,
+        classes: list[str] | None = None,
+        class_to_idx: dict[str, int] | None = None,
+        unknown_classes: Literal["raise", "drop"] = "raise",
+        image_size: int = 224,
+        mode: Literal["RGB", "L"] = "RGB",
+        mean: list[float] | None = None,
+        std: list[float] | None = None,
+        flip: bool = True,
+        train_transform: Callable[[Any], Any] | None = None,
+        eval_transform: Callable[[Any], Any] | None = None,
+        predict_path: str | Path | list[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if mode not in ("RGB", "L"):
+            raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
+        if unknown_classes not in ("raise", "drop"):
+            raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
+        if image_size < 1:
+            raise ValueError(f"image_size must be at least 1, got {image_size}")
+        roots = root if isinstance(root, list | tuple) else [] if root is None else [root]
+        self._roots = [os.fspath(r) for r in roots]
+        self._given = given_classes(classes, class_to_idx)
+        self._train_transform, self._eval_transform = train_transform, eval_transform
+        self.predict_path = predict_path
+        self.several = label_separator is not None or not isinstance(label_column, str)
+        self.task = "multilabel" if self.several else "multiclass"
+        channels = 3 if mode == "RGB" else 1
+        grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
+        default = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else grey
+        self.finish: Finish = Finish(mean or default[0], std or default[1])
+        if len(self.finish.mean) != channels:
+            raise ValueError(
+                f"mode={mode!r} has {channels} channels, got {len(self.finish.mean)} values of mean"
+            )
+        self._paths: dict[str, PathList] = {}
+
+    @property
+    def train_transform(self) -> Callable[[Any], Any]:
+        """What is done to each train picture; may be replaced."""
+        preset = train_preset(self.hparams["image_size"], flip=self.hparams["flip"])
+        return given_again(self._train_transform, "train_transform") or preset
+
+    @train_transform.setter
+    def train_transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._train_transform = transform
+        self._datasets.pop("train", None)
+
+    @property
+    def eval_transform(self) -> Callable[[Any], Any]:
+        """What is done to each val, test and predict picture; may be replaced."""
+        preset = eval_preset(self.hparams["image_size"])
+        return given_again(self._eval_transform, "eval_transform") or preset
+
+    @eval_transform.setter
+    def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._eval_transform = transform
+        for split in ("val", "test", "predict"):
+            self._datasets.pop(split, None)
+
+    # --- what the base asks for --------------------------------------------------------------
+
+    def read(self) -> None:
+        """List the files and decide the splits."""
+        if not self._roots:
+            raise ValueError("pass root=, the folder of the pictures")
+        roots = [check_folder(root, "root") for root in self._roots]
+        if self.hparams["table"] is None:
+            self._read_folders(roots)
+        else:
+            self._read_table(roots)
+
+    def _read_folders(self, roots: list[Path]) -> None:
+        layouts = [split_folders(root) for root in roots]
+        if any(layouts) and not all(layouts):
+            bare = next(str(r) for r, layout in zip(roots, layouts, strict=True) if not layout)
+            raise ValueError(f"{bare} has no train/ while another root has; give all one layout")
+        if not any(layouts):
+            listing = list_classes(roots)
+            self._hold(listing.paths, listing.labels, listing.classes, given={})
+            report_skipped(listing.skipped)
+            return
+        paths: list[str] = []
+        labels: list[str] = []
+        names: set[str] = set()
+        ends = {}
+        for split in ("train", "val", "test"):
+            folders = [layout[split] for layout in layouts if split in layout]
+            if split == "test" and folders and not any(_has_folders(f) for f in folders):
+                warnings.warn(
+                    f"{folders[0]} holds no class folders, so there is no test split; to predict "
+                    "its pictures pass it as predict_path",
+                    stacklevel=2,
+                )
+                continue
+            if folders:
+                listing = list_classes(folders)
+                ends[split] = range(len(paths), len(paths) + len(listing.paths))
+                paths += listing.paths
+                labels += listing.labels
+                # an empty folder is a class of train, and nothing at all in val
+                names |= set(listing.classes if split == "train" else listing.labels)
+                report_skipped(listing.skipped)
+        self._hold(paths, labels, sorted(names), given=ends)
+
+    def _read_table(self, roots: list[Path]) -> None:
+        if len(roots) > 1:
+            raise ValueError("a table goes with one root, got several")
+        name = Path(self.hparams["table"]).expanduser()
+        table = read_label_table(
+            roots[0] / name if (roots[0] / name).is_file() else name,
+            roots[0],
+            file_column=self.hparams["file_column"],
+            label_column=self.hparams["label_column"],
+            label_separator=self.hparams["label_separator"],
+        )
+        self._hold(table.paths, table.labels, table.classes, given={})
+
+    def _hold(
+        self,
+        paths: list[str],
+        labels: list[str] | np.ndarray[Any, Any],
+        names: list[str],
+        *,
+        given: dict[str, range],
+    ) -> None:
+        """Keep paths and labels by split; labels stay in terms of the names found."""
+        if isinstance(labels, list):
+            index = {name: k for k, name in enumerate(names)}
+            labels = np.fromiter((index[label] for label in labels), np.int64, len(labels))
+        rows = np.arange(len(paths))
+        parts = {split: rows[there.start : there.stop] for split, there in given.items()}
+        uncut = parts.pop("train", rows)
+        cut = self.split_samples(
+            len(uncut), labels=None if self.several else labels[uncut], names=names, given=parts
+        )
+        parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
+        self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
+        self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
+
+    def fit(self) -> dict[str, Any]:
+        """Class list and counts of the train split."""
+        size = self.hparams["image_size"]
+        classes, counts = self._map.fit(self._given)
+        for split in self._paths:
+            self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
+        return {
+            "classes": classes,
+            "class_counts": counts,
+            "input_sizes": {"input_shape": [len(self.finish.mean), size, size]},
+        }
+
+    def dataset(self, split: Split) -> PictureDataset | None:
+        """Pictures of one split under the class map of train."""
+        mode = self.hparams["mode"]
+        if split == "predict":
+            return PictureDataset(self._predict_sources, None, self.eval_transform, mode=mode)
+        transform = self.train_transform if split == "train" else self.eval_transform
+        if not len(self._paths.get(split, ())):
+            return None
+        rows, targets = self._map.encode(
+            split, self.classes, unknown=self.hparams["unknown_classes"]
+        )
+        paths = self._paths[split]
+        if len(rows) < len(paths):
+            paths = paths.take(rows)
+        return PictureDataset(paths, torch.from_numpy(targets), transform, mode=mode)
+
+    def read_predict(self) -> None:
+        """List what is to be predicted."""
+        self._predict_sources = predict_sources(self.predict_path)
+
+    @property
+    def predict_keys(self) -> list[str]:
+        """Path of each predicted picture, in order."""
+        dataset = self.predict_dataset
+        return [dataset.describe(i) for i in range(len(dataset))]
+
+    def split_fingerprint(self) -> str:
+        """Digest of each split's files, relative to their roots, and of their classes."""
+        parts: list[Any] = []
+        prefixes = tuple(str(Path(root).expanduser()) for root in self._roots)
+        for split in ("train", "val", "test"):
+            names = (
+                next((p[len(f) :] for f in prefixes if p.startswith(f)), p)
+                for p in self._paths.get(split, [])
+            )
+            parts += [split, "\n".join(names), self._map.labels.get(split, np.empty(0))]
+        return fingerprint(*parts, "\n".join(self._map.names))
+
+
+def _has_folders(folder: Path) -> bool:
+    return any(entry.is_dir() for entry in folder.iterdir() if entry.name[0] != ".")
