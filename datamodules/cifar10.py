@@ -13,8 +13,9 @@ from torchvision import datasets
 from .core.base import DataModule, Split
 from .core.finish import Finish
 from .core.pictures import PictureDataset, PixelDataset, predict_sources
+from .core.settings import given_again, plain
 from .core.splits import fingerprint
-from .core.transforms import eval_preset, given_again
+from .core.transforms import eval_preset
 
 
 class CIFAR10DataModule(DataModule):
@@ -65,14 +66,16 @@ class CIFAR10DataModule(DataModule):
             raise ValueError(f"padding must be at least 0, got {padding}")
         self._dataset_class = dataset_class
         self._train_transform, self._eval_transform = train_transform, eval_transform
-        self.predict_path = predict_path
+        self._predict_path = predict_path
         self.finish: Finish = Finish(self.mean, self.std)
         self._pixels: dict[str, torch.Tensor] = {}
         self._targets: dict[str, torch.Tensor] = {}
         self._rows: dict[str, np.ndarray[Any, Any]] = {}
 
     def prepare_data(self) -> None:
-        """Download what is not there yet, and verify it."""
+        """Download what is not there yet, and verify it; nothing for prediction by checkpoint."""
+        if self.fitted and self._attached() and self.trainer.state.fn == "predict":  # type: ignore[union-attr]
+            return
         for train in (True, False):
             self._open(train=train, download=True)
 
@@ -83,13 +86,19 @@ class CIFAR10DataModule(DataModule):
         train, test = self._open(train=True), self._open(train=False)
         pixels = {"train": _pixels(train.data), "test": _pixels(test.data)}
         targets = {"train": torch.as_tensor(train.targets), "test": torch.as_tensor(test.targets)}
+        channels = pixels["train"].shape[1]
+        if channels != len(self.mean):
+            raise ValueError(
+                f"the pictures have {channels} channels, the mean and std of {type(self).__name__} "
+                f"{len(self.mean)}; write a subclass with its own, as FashionMNISTDataModule is"
+            )
         self._names = [str(name) for name in train.classes]
         cut = self.split_samples(
             len(targets["train"]), labels=targets["train"], names=self._names, given=["test"]
         )
-        self._rows = {"train": cut["train"], "val": cut["val"]}
+        self._rows = {**cut, "test": np.arange(len(targets["test"]))}
         for split, whole in (("train", "train"), ("val", "train"), ("test", "test")):
-            rows = torch.from_numpy(self._rows[split]) if split in self._rows else slice(None)
+            rows = torch.from_numpy(self._rows[split]) if whole == "train" else slice(None)
             self._pixels[split] = pixels[whole][rows]
             self._targets[split] = targets[whole][rows].long()
 
@@ -116,10 +125,17 @@ class CIFAR10DataModule(DataModule):
         pixels, targets = self._pixels[split], self._targets[split]
         if not len(targets):
             return None
+        keys, part = self._rows[split], "test" if split == "test" else "train"
         if own is not None:
-            return PictureDataset(pixels, targets, own, mode=mode)
-        padding, flip = self.hparams["padding"], self.hparams["flip"]
-        return PixelDataset(pixels, targets, padding=padding * train, flip=flip and train)
+            return PictureDataset(pixels, targets, own, mode=mode, keys=keys, part=part)
+        return PixelDataset(
+            pixels,
+            targets,
+            padding=self.hparams["padding"] * train,
+            flip=self.hparams["flip"] and train,
+            keys=keys,
+            part=part,
+        )
 
     def read_predict(self) -> None:
         """List what is to be predicted."""
@@ -132,13 +148,33 @@ class CIFAR10DataModule(DataModule):
         return [dataset.describe(i) for i in range(len(dataset))]
 
     @property
+    def predict_path(self) -> str | Path | list[Any] | None:
+        """What is to be predicted; may be replaced."""
+        return self._predict_path
+
+    @predict_path.setter
+    def predict_path(self, path: str | Path | list[Any] | None) -> None:
+        self._predict_path, self._is_predict_read = path, False
+        self._datasets.pop("predict", None)
+
+    @property
+    def train_transform(self) -> Callable[[Any], Any] | None:
+        """A transform of the user's own for train; may be replaced."""
+        return self._train_transform
+
+    @train_transform.setter
+    def train_transform(self, transform: Callable[[Any], Any] | None) -> None:
+        self._train_transform, self.hparams["train_transform"] = transform, plain(transform)
+        self._datasets.pop("train", None)
+
+    @property
     def eval_transform(self) -> Callable[[Any], Any] | None:
         """A transform of the user's own for val, test and predict; may be replaced."""
         return self._eval_transform
 
     @eval_transform.setter
     def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._eval_transform = transform
+        self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
         for split in ("val", "test", "predict"):
             self._datasets.pop(split, None)
 
@@ -155,8 +191,9 @@ class CIFAR10DataModule(DataModule):
         except RuntimeError as error:
             if download:
                 raise
+            name = getattr(make, "__name__", type(make).__name__)
             raise FileNotFoundError(
-                f"root={root!r} does not hold the files of {make.__name__}, or they are damaged "
+                f"root={root!r} does not hold the files of {name}, or they are damaged "
                 f"({error}); call dm.prepare_data() first, which downloads and verifies them"
             ) from error
 

@@ -13,12 +13,13 @@ import torch
 
 from .core.base import DataModule, Split
 from .core.classes import ClassMap, given_classes
-from .core.files import PathList, check_folder, list_classes, report_skipped, split_folders
+from .core.files import PathList, check_roots, has_folders, list_classes, split_folders
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table
 from .core.pictures import PictureDataset, predict_sources
+from .core.settings import given_again, plain
 from .core.splits import fingerprint
-from .core.transforms import eval_preset, given_again, train_preset
+from .core.transforms import eval_preset, train_preset
 
 
 class ImageFolderDataModule(DataModule):
@@ -96,41 +97,66 @@ class ImageFolderDataModule(DataModule):
         self._roots = [os.fspath(r) for r in roots]
         self._given = given_classes(classes, class_to_idx)
         self._train_transform, self._eval_transform = train_transform, eval_transform
-        self.predict_path = predict_path
+        self._predict_path = predict_path
+        if label_separator is not None and not isinstance(label_column, str):
+            raise ValueError("label_separator parts one column, but label_column names several")
         self.several = label_separator is not None or not isinstance(label_column, str)
+        if self.several and (table is None or not label_column or label_separator == ""):
+            raise ValueError(
+                "several labels a row need table=, and label_column= with one column or more or a "
+                f"label_separator= that is not empty; got table={table}, "
+                f"label_column={label_column}, label_separator={label_separator!r}"
+            )
         self.task = "multilabel" if self.several else "multiclass"
         channels = 3 if mode == "RGB" else 1
         grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
         default = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else grey
-        self.finish: Finish = Finish(mean or default[0], std or default[1])
+        self.finish: Finish = Finish(
+            default[0] if mean is None else mean, default[1] if std is None else std
+        )
         if len(self.finish.mean) != channels:
             raise ValueError(
                 f"mode={mode!r} has {channels} channels, got {len(self.finish.mean)} values of mean"
             )
+        self._prefixes: list[str] = []
         self._paths: dict[str, PathList] = {}
 
     @property
     def train_transform(self) -> Callable[[Any], Any]:
         """What is done to each train picture; may be replaced."""
-        preset = train_preset(self.hparams["image_size"], flip=self.hparams["flip"])
-        return given_again(self._train_transform, "train_transform") or preset
+        if self._train_transform is None:
+            return train_preset(self.hparams["image_size"], flip=self.hparams["flip"])
+        own: Callable[[Any], Any] = given_again(self._train_transform, "train_transform")
+        return own
 
     @train_transform.setter
     def train_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._train_transform = transform
+        self._train_transform, self.hparams["train_transform"] = transform, plain(transform)
         self._datasets.pop("train", None)
 
     @property
     def eval_transform(self) -> Callable[[Any], Any]:
         """What is done to each val, test and predict picture; may be replaced."""
-        preset = eval_preset(self.hparams["image_size"])
-        return given_again(self._eval_transform, "eval_transform") or preset
+        if self._eval_transform is None:
+            return eval_preset(self.hparams["image_size"])
+        own: Callable[[Any], Any] = given_again(self._eval_transform, "eval_transform")
+        return own
 
     @eval_transform.setter
     def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._eval_transform = transform
+        self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
         for split in ("val", "test", "predict"):
             self._datasets.pop(split, None)
+
+    @property
+    def predict_path(self) -> str | Path | list[Any] | None:
+        """What is to be predicted; may be replaced."""
+        return self._predict_path
+
+    @predict_path.setter
+    def predict_path(self, path: str | Path | list[Any] | None) -> None:
+        self._predict_path, self._is_predict_read = path, False
+        self._datasets.pop("predict", None)
 
     # --- what the base asks for --------------------------------------------------------------
 
@@ -138,31 +164,32 @@ class ImageFolderDataModule(DataModule):
         """List the files and decide the splits."""
         if not self._roots:
             raise ValueError("pass root=, the folder of the pictures")
-        roots = [check_folder(root, "root") for root in self._roots]
+        roots = check_roots(self._roots)
+        self._prefixes = [str(root) + os.sep for root in roots]
         if self.hparams["table"] is None:
             self._read_folders(roots)
         else:
             self._read_table(roots)
 
     def _read_folders(self, roots: list[Path]) -> None:
-        layouts = [split_folders(root) for root in roots]
+        # under the class list of a checkpoint, new test pictures need no train beside them
+        layouts = [split_folders(root, need_train=not self.fitted) for root in roots]
         if any(layouts) and not all(layouts):
             bare = next(str(r) for r, layout in zip(roots, layouts, strict=True) if not layout)
             raise ValueError(f"{bare} has no train/ while another root has; give all one layout")
         if not any(layouts):
             listing = list_classes(roots)
             self._hold(listing.paths, listing.labels, listing.classes, given={})
-            report_skipped(listing.skipped)
             return
         paths: list[str] = []
         labels: list[str] = []
         names: set[str] = set()
-        ends = {}
+        ends = {"train": range(0)}
         for split in ("train", "val", "test"):
             folders = [layout[split] for layout in layouts if split in layout]
-            if split == "test" and folders and not any(_has_folders(f) for f in folders):
+            if split == "test" and folders and not any(has_folders(f) for f in folders):
                 warnings.warn(
-                    f"{folders[0]} holds no class folders, so there is no test split; to predict "
+                    f"{folders[0]} holds no class folders, so it is not the test split; to predict "
                     "its pictures pass it as predict_path",
                     stacklevel=2,
                 )
@@ -174,15 +201,13 @@ class ImageFolderDataModule(DataModule):
                 labels += listing.labels
                 # an empty folder is a class of train, and nothing at all in val
                 names |= set(listing.classes if split == "train" else listing.labels)
-                report_skipped(listing.skipped)
         self._hold(paths, labels, sorted(names), given=ends)
 
     def _read_table(self, roots: list[Path]) -> None:
         if len(roots) > 1:
             raise ValueError("a table goes with one root, got several")
-        name = Path(self.hparams["table"]).expanduser()
         table = read_label_table(
-            roots[0] / name if (roots[0] / name).is_file() else name,
+            Path(self.hparams["table"]).expanduser(),
             roots[0],
             file_column=self.hparams["file_column"],
             label_column=self.hparams["label_column"],
@@ -205,8 +230,9 @@ class ImageFolderDataModule(DataModule):
         rows = np.arange(len(paths))
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
+        stratify = len(uncut) and not self.several
         cut = self.split_samples(
-            len(uncut), labels=None if self.several else labels[uncut], names=names, given=parts
+            len(uncut), labels=labels[uncut] if stratify else None, names=names, given=parts
         )
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
@@ -253,15 +279,10 @@ class ImageFolderDataModule(DataModule):
     def split_fingerprint(self) -> str:
         """Digest of each split's files, relative to their roots, and of their classes."""
         parts: list[Any] = []
-        prefixes = tuple(str(Path(root).expanduser()) for root in self._roots)
         for split in ("train", "val", "test"):
             names = (
-                next((p[len(f) :] for f in prefixes if p.startswith(f)), p)
+                next((p[len(f) :] for f in self._prefixes if p.startswith(f)), p)
                 for p in self._paths.get(split, [])
             )
             parts += [split, "\n".join(names), self._map.labels.get(split, np.empty(0))]
         return fingerprint(*parts, "\n".join(self._map.names))
-
-
-def _has_folders(folder: Path) -> bool:
-    return any(entry.is_dir() for entry in folder.iterdir() if entry.name[0] != ".")

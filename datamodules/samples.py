@@ -27,7 +27,7 @@ def digits(**options: Any) -> ImageFolderDataModule:
 def cache_folder() -> Path:
     """``$DATAMODULES_CACHE``, else a folder in the platform's place for caches."""
     if chosen := os.environ.get("DATAMODULES_CACHE"):
-        return Path(chosen)
+        return Path(chosen).expanduser()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
     elif sys.platform == "darwin":
@@ -44,9 +44,11 @@ def written_once(name: str, write: Callable[[Path], None]) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    whole = half / name  # mkdtemp's own folder is for its user alone
     try:
-        write(half)
-        half.rename(folder)
+        whole.mkdir()
+        write(whole)
+        whole.rename(folder)
     except OSError:
         if not folder.is_dir():  # else another process was faster, with the same content
             raise

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
@@ -17,11 +17,19 @@ from torch.utils.data import DataLoader
 from .collate import collate, collate_inputs
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
 from .samplers import Exact, Plan, Sequential, ShardedBatchSampler, Shuffled, check_batch_size
+from .settings import check_name, given_again, plain
 from .splits import check_shares, split_indices
 from .stepwise import StepwiseGuard
 
 Split = Literal["train", "val", "test", "predict"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")
+# Lightning's warnings of faults that cannot happen here
+ANSWERED = (
+    # the module's own hook is called by ours
+    "You have overridden `on_after_batch_transfer` in both",
+    # a source without a val split
+    "Total length of `list` across ranks is zero",
+)
 SAMPLERS = {"shuffle": Shuffled, "sequential": Sequential}
 
 
@@ -80,14 +88,15 @@ class DataModule(L.LightningDataModule):
         check_batch_size(batch_size if eval_batch_size is None else eval_batch_size)
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
-        unknown = set(split_options or {}) - {"stratify"}
-        if unknown:
-            raise ValueError(f"unknown split_options {sorted(unknown)}; known: 'stratify'")
-        if isinstance(sampler, str) and sampler not in SAMPLERS:
-            raise ValueError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
+        for name in split_options or {}:
+            check_name(name, ["stratify"], "split option")
+        if isinstance(sampler, str) and not sampler.startswith("<"):
+            check_name(sampler, SAMPLERS, "sampler")
         # Not to the logger: equal names with other values in the model would stop the run.
         self.save_hyperparameters(frame=inspect.currentframe(), logger=False)
-        self._keep_plain_hparams()
+        plain_hparams = plain(dict(self.hparams))
+        self._set_hparams(plain_hparams)
+        self._hparams_initial = dict(plain_hparams)
         # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
@@ -137,6 +146,8 @@ class DataModule(L.LightningDataModule):
         """Read the data of a stage; does nothing the second time."""
         self._ensure_read(stage)
         self._compare_ranks()
+        for message in ANSWERED:
+            warnings.filterwarnings("ignore", message=message)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Training batches, finished, in this epoch's order."""
@@ -148,7 +159,9 @@ class DataModule(L.LightningDataModule):
 
     def val_dataloader(self) -> Any:
         """Validation batches: each sample once, in order; no loader where there is no split."""
-        return self._loader("val") if self._dataset("val") is not None else []
+        if self._dataset("val") is not None:
+            return self._loader("val")
+        return []  # what Lightning takes for "no validation"
 
     def test_dataloader(self) -> Any:
         """Test batches: each sample once, in order."""
@@ -349,7 +362,7 @@ class DataModule(L.LightningDataModule):
         """Plan of a training epoch over ``dataset``."""
         if not isinstance(self.sampler, str):
             return self.sampler
-        plan = SAMPLERS[self.sampler]
+        plan = SAMPLERS[given_again(self.sampler, "sampler")]
         drop_last = bool(self.loader_options.get("drop_last", False))
         return plan(len(dataset), self.hparams["batch_size"], drop_last=drop_last)
 
@@ -362,9 +375,9 @@ class DataModule(L.LightningDataModule):
         size = self.hparams["batch_size"]
         if not train:
             size = self.hparams["eval_batch_size"] or size
-        on_device = trainer is not None and trainer.strategy.root_device.type != "cpu"
-        finish = None if on_device else self.finish
-        if train and trainer is not None and trainer.overfit_batches:  # type: ignore[attr-defined]
+        crosses = trainer is not None and self._crosses(trainer)
+        finish = None if crosses else self.finish
+        if trainer is not None and split != "predict" and trainer.overfit_batches:  # type: ignore[attr-defined]
             return make_plain_loader(
                 data, batch_size=size, finish=finish, collate_fn=self.default_collate(split)
             )
@@ -392,11 +405,12 @@ class DataModule(L.LightningDataModule):
             sampler,
             batch_size=size,
             predict=split == "predict",
+            with_rows=split == "predict" and self.hparams["with_rows"],
             finish=finish,
             collate_fn=self.default_collate(split),
             num_workers=workers,
             options=self.loader_options,
-            pin_memory=on_device and trainer is not None and torch.cuda.is_available(),
+            pin_memory=trainer is not None and trainer.strategy.root_device.type == "cuda",
             persistent=split in ("train", "val"),
         )
 
@@ -404,6 +418,10 @@ class DataModule(L.LightningDataModule):
         if split == "predict":
             return "pass predict_path="
         return f"the source holds none and {split}_split cuts none out"
+
+    def _crosses(self, trainer: L.Trainer) -> bool:
+        """Whether pictures cross to a device as uint8 and are finished there."""
+        return bool(trainer.strategy.root_device.type != "cpu")
 
     def _attached(self) -> bool:
         """Whether a Trainer runs this datamodule now; afterwards it stays known as ``trainer``."""
@@ -422,27 +440,8 @@ class DataModule(L.LightningDataModule):
                     "differ; give every machine the same files and the same split_seed"
                 )
 
-    def _keep_plain_hparams(self) -> None:
-        """Paths become strings, NumPy numbers Python's; anything else would not load again."""
-        plain = {name: _plain(value) for name, value in self.hparams.items()}
-        self._set_hparams(plain)
-        self._hparams_initial = dict(plain)
-
     def __getstate__(self) -> dict[str, Any]:
         # loaders and the Trainer belong to a process; the data and the settings travel
         dropped = {"_train_loader": None, "trainer": None, "_guard": StepwiseGuard()}
         return {**self.__dict__, **dropped}
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    plain = value is None or isinstance(value, str | int | float | bool)
-    # a name tells a reader of the checkpoint what has to be given again
-    return value if plain else f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"

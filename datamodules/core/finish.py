@@ -16,8 +16,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class Finish:
     """Normalises uint8 pictures; everything else passes untouched.
 
-    The same operations in the same order as torchvision's ``ToDtype(float32, scale=True)`` and
-    ``Normalize``, so equal to the bit.
+    The same operations in the same order as torchvision's ``ToTensor`` and ``Normalize``, so equal
+    to the bit; ``v2.ToDtype(scale=True)`` multiplies by 1/255 and differs in the last place.
 
     Args:
         mean: One value a channel, on the scale 0..1.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 import os
@@ -13,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 from torch.utils.data.distributed import DistributedSampler
 
+from .batch import RowBatch
 from .samplers import Keys, RowBatches, ShardedBatchSampler
 from .seeding import kept_random_state, seed_all
+from .settings import check_name
 from .splits import fingerprint
 
 # What the plan decides; given as loader options they would be lost.
@@ -41,10 +42,11 @@ class KeyedDataset(Dataset[Any]):
 
     A dataset with ``get_batch(indices, seeds)`` serves the whole batch in one go. Any other is
     asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample.
+    ``with_rows`` adds the index to each sample of a predict loader.
     """
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Any, *, with_rows: bool = False) -> None:
+        self.dataset, self.with_rows = dataset, with_rows
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -56,9 +58,12 @@ class KeyedDataset(Dataset[Any]):
         """Samples of one batch, or the batch itself."""
         indices, seeds = keys if isinstance(keys, Keys) else (keys, None)
         if hasattr(self.dataset, "get_batch"):
-            return self.dataset.get_batch(torch.as_tensor(indices).numpy(), seeds)
+            rows = torch.as_tensor(indices)
+            batch = self.dataset.get_batch(rows.numpy(), seeds)
+            return RowBatch(batch, rows) if self.with_rows else batch
         if seeds is None:
-            return [self._sample(int(index)) for index in indices]
+            samples = [self._sample(int(index)) for index in indices]
+            return list(zip(samples, indices, strict=True)) if self.with_rows else samples
         if get_worker_info() is not None:
             return self._seeded(indices, seeds)
         with kept_random_state():
@@ -178,10 +183,7 @@ def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | N
         if name in PLANNED or name == "num_workers":
             remedy = PLANNED.get(name, "use num_workers=")
             raise ValueError(f"loader_options={{{name!r}: ...}} has no effect; {remedy}")
-        if name not in LOADER_OPTIONS:
-            close = difflib.get_close_matches(name, LOADER_OPTIONS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(LOADER_OPTIONS)}"
-            raise ValueError(f"unknown loader option {name!r}; {hint}")
+        check_name(name, LOADER_OPTIONS, "loader option")
         if name == "prefetch_factor" and value is not None and value < 1:
             raise ValueError(f"prefetch_factor must be at least 1, got {value}")
 
@@ -192,6 +194,7 @@ def make_loader(
     *,
     batch_size: int,
     predict: bool = False,
+    with_rows: bool = False,
     finish: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | None = None,
@@ -206,6 +209,7 @@ def make_loader(
         sampler: The rank's part of the plan.
         batch_size: Only told to Lightning, which builds a predict loader's batch sampler anew.
         predict: Show the sampler in the form in which Lightning records row indices.
+        with_rows: Make predict batches :class:`RowBatch`.
         finish: Applied to each batch in the consuming process.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory.
@@ -224,7 +228,7 @@ def make_loader(
         "num_workers": workers,
         "pin_memory": pin_memory,
         "persistent_workers": persistent,
-        "collate_fn": _as_is if in_memory else collate_fn,
+        "collate_fn": _as_is if in_memory else RowCollate(collate_fn) if with_rows else collate_fn,
         # else torch draws its base seed from the user's own stream
         "generator": torch.Generator().manual_seed(0),
         **(options or {}),
@@ -236,7 +240,8 @@ def make_loader(
     elif chosen.get("multiprocessing_context") is not None or _starts_afresh():
         _check_pickles(dataset, chosen)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if predict else sampler
-    return Loader(KeyedDataset(dataset), finish=finish, batch_sampler=batch_sampler, **chosen)
+    keyed = KeyedDataset(dataset, with_rows=with_rows)
+    return Loader(keyed, finish=finish, batch_sampler=batch_sampler, **chosen)
 
 
 def make_plain_loader(
@@ -269,6 +274,18 @@ def _check_pickles(dataset: Any, options: Mapping[str, Any]) -> None:
                 f"{name.lstrip('_')} cannot be sent to worker processes "
                 f"({type(error).__name__}: {error}); define it at module level, or num_workers=0"
             ) from error
+
+
+class RowCollate:
+    """Joins ``(inputs, row)`` pairs to a :class:`RowBatch`; a class, so that it pickles."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any] | None) -> None:
+        self.collate_fn = collate_fn or default_collate
+
+    def __call__(self, samples: Sequence[tuple[Any, int]]) -> RowBatch:
+        """Collate the inputs and keep the rows beside them."""
+        inputs, rows = zip(*samples, strict=True)
+        return RowBatch(self.collate_fn(list(inputs)), torch.tensor(rows))
 
 
 def _as_is(batch: Any) -> Any:

@@ -91,29 +91,24 @@ class PictureTransform:
 
 
 def to_row(picture: Any) -> Any:
-    """PIL picture, NumPy picture (H, W, C) or tensor to a plain tensor; the rest passes."""
+    """PIL picture, NumPy picture (H, W, C) or tensor to a plain tensor; the rest passes.
+
+    float64, as NumPy divides, becomes float32: Apple's devices cannot hold it.
+    """
     if isinstance(picture, Image.Image):
         picture = np.array(picture)
     if isinstance(picture, np.ndarray):
-        if picture.ndim == 2:
-            picture = picture[:, :, None]
-        return torch.from_numpy(np.ascontiguousarray(picture.transpose(2, 0, 1)))
+        if picture.ndim in (2, 3):
+            picture = np.atleast_3d(picture).transpose(2, 0, 1)
+        picture = torch.from_numpy(np.ascontiguousarray(picture))
     if isinstance(picture, tv_tensors.TVTensor):
-        return picture.as_subclass(Tensor)
+        picture = picture.as_subclass(Tensor)
+    if isinstance(picture, Tensor):
+        return picture.float() if picture.dtype == torch.float64 else picture
+    if isinstance(picture, tuple) and hasattr(picture, "_fields"):
+        return type(picture)(*map(to_row, picture))
     if isinstance(picture, list | tuple):  # several views of one picture
         return type(picture)(map(to_row, picture))
+    if isinstance(picture, dict):
+        return {key: to_row(value) for key, value in picture.items()}
     return picture
-
-
-def given_again(value: Any, argument: str) -> Any:
-    """Refuse the name that a checkpoint keeps in place of a user's own callable.
-
-    Raises:
-        ValueError: If ``value`` is such a name.
-    """
-    if isinstance(value, str) and value.startswith("<"):
-        raise ValueError(
-            f"the checkpoint was written with {argument}={value} of your own, which it cannot "
-            f"hold; pass {argument}= again"
-        )
-    return value

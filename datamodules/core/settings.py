@@ -1,0 +1,61 @@
+"""Settings that a user gives: names with suggestions, and their plain form for checkpoints."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def check_name(name: str, known: Iterable[str], kind: str) -> None:
+    """Refuse an unknown name and suggest the closest known one.
+
+    Raises:
+        ValueError: If ``name`` is not known.
+
+    Example:
+        >>> check_name("shufle", ["shuffle", "sequential"], "sampler")
+        Traceback (most recent call last):
+        ValueError: unknown sampler 'shufle'; did you mean 'shuffle'? known: shuffle, sequential
+    """
+    names = list(known)
+    if name not in names:
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
+
+
+def plain(value: Any) -> Any:
+    """A value as checkpoints can hold it: str, int, float, bool, list, dict, None.
+
+    Paths become strings and NumPy numbers Python's. Lightning would lose anything else in
+    silence; a callable leaves its name in angle brackets, see :func:`given_again`.
+    """
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
+def given_again(value: Any, argument: str) -> Any:
+    """Refuse the name that a checkpoint keeps in place of a user's own callable.
+
+    Raises:
+        ValueError: If ``value`` is such a name.
+    """
+    if isinstance(value, str) and value.startswith("<"):
+        raise ValueError(
+            f"the checkpoint was written with {argument}={value} of your own, which it cannot "
+            f"hold; pass {argument}= again"
+        )
+    return value

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+FOLDER = os.environ.get("DATAMODULES_TEST_DATA")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Real and nasty data for trials; tests that need them are skipped where they are absent."""
+    beside = Path(__file__).parent.parent.parent / "shared" / "data"
+    folder = Path(FOLDER) if FOLDER else beside
+    if not folder.is_dir():
+        pytest.skip("set DATAMODULES_TEST_DATA to the folder of test data")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cases_dir(data_dir: Path) -> Path:
+    """Small inputs of faults that were reported in public."""
+    folder = data_dir.parent / "cases" / "inputs"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is absent")
+    return folder

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.core.samplers import (
+    Batches,
+    Exact,
+    Keys,
+    RowBatches,
+    Sequential,
+    ShardedBatchSampler,
+    Shuffled,
+)
+
+WORLDS = [1, 2, 3, 4, 8]
+
+
+def ranks(plan, size, world, *, epoch=0, seed=0, **options):
+    """Batches of each rank as lists of indices."""
+    shares = []
+    for rank in range(world):
+        sampler = ShardedBatchSampler(
+            plan, size, num_replicas=world, rank=rank, seed=seed, **options
+        )
+        sampler.set_epoch(epoch)
+        shares.append([keys.indices.tolist() for keys in sampler])
+    return shares
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("n", [1, 2, 5, 33, 34, 100, 101])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 8, 32])
+@pytest.mark.parametrize("plan", [Shuffled, Sequential])
+def test_training_covers_everything_in_equal_steps(world, n, batch_size, plan):
+    lengths = set()
+    for epoch in range(3):
+        shares = ranks(plan(n, batch_size), n, world, epoch=epoch)
+        flat = [i for share in shares for batch in share for i in batch]
+        assert set(flat) == set(range(n))
+        assert len(flat) - n < 2 * world, "more was repeated than makes the ranks even"
+        lengths |= {len(share) for share in shares}
+        sizes = [len(batch) for share in shares for batch in share]
+        largest = 3 if (batch_size, world) == (2, 1) else batch_size
+        assert max(sizes) <= largest
+        assert min(sizes) >= 2 or batch_size == 1 or n == 1
+    assert len(lengths) == 1
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("n", [10, 33, 101])
+def test_drop_last_leaves_only_full_batches(world, n):
+    shares = ranks(Shuffled(n, 2, drop_last=True), n, world)
+    flat = [i for share in shares for batch in share for i in batch]
+    assert len(flat) == len(set(flat)) == n - n % (2 * world)
+    assert {len(batch) for share in shares for batch in share} <= {2}
+
+
+@pytest.mark.parametrize("n", [64, 65, 66, 70, 100, 129])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_steps_union_does_not_depend_on_the_world_at_equal_global_batch(n, epoch):
+    unions = []
+    for world in (1, 2, 4, 8):
+        shares = ranks(Shuffled(n, 32 // world), n, world, epoch=epoch, seed=7)
+        unions.append([{i for b in step for i in b} for step in zip(*shares, strict=True)])
+    assert all(union == unions[0] for union in unions)
+
+
+def test_order_changes_with_the_epoch_and_repeats_with_the_seed():
+    first = ranks(Shuffled(50, 8), 50, 2, epoch=0, seed=0)
+    assert ranks(Shuffled(50, 8), 50, 2, epoch=0, seed=0) == first
+    assert ranks(Shuffled(50, 8), 50, 2, epoch=1, seed=0) != first
+    assert ranks(Shuffled(50, 8), 50, 2, epoch=0, seed=1) != first
+    # seed + 1 must not be epoch + 1
+    assert ranks(Shuffled(50, 8), 50, 2, epoch=1, seed=0) != ranks(
+        Shuffled(50, 8), 50, 2, epoch=0, seed=1
+    )
+
+
+def test_h23_a_last_batch_of_one_is_never_made():
+    for n, sizes in ((33, [17, 16]), (34, [32, 2])):
+        batches = ranks(Shuffled(n, 32), n, 1)[0]
+        assert [len(b) for b in batches] == sizes
+    seen = set()
+    for epoch in range(20):
+        for share in ranks(Shuffled(10, 4), 10, 2, epoch=epoch):
+            assert min(len(batch) for batch in share) > 1
+            seen |= {i for batch in share for i in batch}
+    assert seen == set(range(10))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("n", [1, 2, 5, 7, 32, 100, 101])
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_evaluation_meets_each_sample_once_and_in_order(world, n, batch_size):
+    shares = ranks(Exact(n, batch_size), n, world, uneven="keep")
+    assert sorted(i for share in shares for batch in share for i in batch) == list(range(n))
+    assert all(share == sorted(share) for share in shares)
+    steps = [len(share) for share in shares]
+    even = len(set(steps)) == 1
+    assert max(len(batch) for share in shares for batch in share) <= batch_size
+    assert even or batch_size == 1 or n < world
+    assert max(steps) - min(steps) <= 1
+    sampler = ShardedBatchSampler(
+        Exact(n, batch_size), n, num_replicas=world, rank=0, uneven="keep"
+    )
+    assert sampler.even == even
+    assert len(sampler) == max(steps)
+
+
+def test_evaluation_on_one_process_is_plain_chunks():
+    assert ranks(Exact(5, 2), 5, 1, uneven="keep") == [[[0, 1], [2, 3], [4]]]
+
+
+def test_evaluation_keeps_full_batches_and_shares_only_the_tail():
+    # 21 = 2 x 8 full + 5: the tail is parted, nothing else
+    assert [[len(b) for b in share] for share in ranks(Exact(21, 8), 21, 2, uneven="keep")] == [
+        [8, 2],
+        [8, 3],
+    ]
+    # 17 = 2 x 8 + 1: one sample cannot make a step of two ranks
+    assert [[len(b) for b in share] for share in ranks(Exact(17, 8), 17, 2, uneven="keep")] == [
+        [4, 4],
+        [4, 5],
+    ]
+
+
+def test_a_users_own_plan_is_made_even_by_stated_rule():
+    def plan(generator, world_size):
+        return [[0, 1], [2], [3, 4, 5]]
+
+    assert ranks(plan, 6, 2) == [[[0, 1], [3, 4, 5]], [[2], [0, 1]]]
+    assert ranks(plan, 6, 2, uneven="drop") == [[[0, 1]], [[2]]]
+    assert ranks(plan, 6, 2, uneven="keep") == [[[0, 1], [3, 4, 5]], [[2]]]
+
+
+def test_sample_seeds_follow_the_sample_and_not_the_place():
+    def seeds(world, batch_size):
+        found = {}
+        for rank in range(world):
+            sampler = ShardedBatchSampler(
+                Shuffled(40, batch_size), 40, num_replicas=world, rank=rank, seed=3
+            )
+            sampler.set_epoch(2)
+            for keys in sampler:
+                found |= dict(zip(keys.indices.tolist(), keys.seeds.tolist(), strict=True))
+        return found
+
+    assert seeds(1, 20) == seeds(2, 10) == seeds(4, 5)
+    assert len(set(seeds(1, 20).values())) == 40
+
+
+def test_repeats_of_a_sample_draw_anew():
+    sampler = ShardedBatchSampler(lambda g, w: [[5, 5], [5]], 6, num_replicas=1, rank=0, seed=0)
+    drawn = [seed for keys in sampler for seed in keys.seeds.tolist()]
+    assert len(set(drawn)) == 3
+
+
+def test_predict_hands_on_plain_integers():
+    sampler = ShardedBatchSampler(Exact(3, 2), 3, uneven="keep", seeded=False)
+    assert list(RowBatches(sampler, 2, False)) == [[0, 1], [2]]
+    assert all(type(i) is int for batch in sampler for i in batch)
+
+
+def test_iterating_changes_nothing_and_first_skips_steps():
+    sampler = ShardedBatchSampler(Shuffled(20, 4), 20, seed=0)
+    whole = [keys.indices.tolist() for keys in sampler]
+    iter(sampler)
+    assert [keys.indices.tolist() for keys in sampler] == whole
+    sampler.first = 2
+    assert [keys.indices.tolist() for keys in sampler] == whole[2:]
+    assert len(sampler) == 5
+
+
+def test_seed_follows_seed_everything(monkeypatch):
+    monkeypatch.setenv("PL_GLOBAL_SEED", "41")
+    assert ShardedBatchSampler(Shuffled(4, 2), 4).seed == 41
+    assert ShardedBatchSampler(Shuffled(4, 2), 4, seed=0).seed == 0
+
+
+def test_batches_pack_lists():
+    batches = Batches.of([[1, 2], [], [3]])
+    assert batches.offsets.tolist() == [0, 2, 2, 3]
+    assert len(batches) == 3
+    assert len(Batches.of([])) == 0
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_batch_size_below_one_is_refused(batch_size):
+    with pytest.raises(ValueError, match="at least 1"):
+        Shuffled(4, batch_size)
+
+
+def test_rank_outside_the_world_is_refused():
+    with pytest.raises(ValueError, match="rank must be in"):
+        ShardedBatchSampler(Shuffled(4, 2), 4, num_replicas=2, rank=2)
+
+
+def test_keys_carry_32_bit_seeds():
+    keys = next(iter(ShardedBatchSampler(Shuffled(4, 2), 4, seed=2**40)))
+    assert isinstance(keys, Keys)
+    assert keys.seeds.dtype == np.uint64
+    assert int(keys.seeds.max()) < 2**32
+    torch.Generator().manual_seed(int(keys.seeds[0]))
