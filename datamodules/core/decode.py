@@ -1,0 +1,304 @@
+"""Image file to 8-bit picture: modes, depths, orientation, transparency; damaged files refused.
+
+One picture has one right answer here, or none: nothing is clipped, filled in or guessed in silence.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from typing import IO, Any, Literal
+
+import numpy as np
+from PIL import Image, ImageCms, ImageFile, TiffImagePlugin
+
+from .image_reader import (
+    IMAGE_SUFFIXES,
+    MAX_BYTES,
+    MAX_PIXELS,
+    PNG_SIGNATURE,
+    ImageError,
+    check_bytes,
+    check_png,
+    check_size,
+    damage,
+    open_file,
+    open_image,
+    orientation,
+    refusal,
+)
+from .pillow_switches import load_whole, quiet
+
+__all__ = ["IMAGE_SUFFIXES", "MAX_BYTES", "MAX_PIXELS", "ImageError", "decode_image", "image_size"]
+
+Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
+"""A path, a file's content, an opened or made picture, or pixels (H, W) or (H, W, C)."""
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def decode_image(
+    source: Source,
+    *,
+    mode: Literal["RGB", "L"] = "RGB",
+    background: tuple[int, int, int] = (255, 255, 255),
+    max_pixels: int | None = MAX_PIXELS,
+    max_bytes: int | None = MAX_BYTES,
+    name: str | None = None,
+) -> Image.Image:
+    r"""Decode one picture to 8 bits a channel.
+
+    The first frame of an animation, the first page of a TIFF, the largest picture of an icon. The
+    format is told by the content. Orientation is applied. Rules for what 8 bits cannot hold:
+
+    - 16-bit grey is divided by 257 and rounded (65535 is 255), 12-bit grey by 16.06; 16-bit colours
+      are cut to their high byte, as Pillow reads them. Of floats, those in [0, 1] are multiplied by
+      255 and rounded; other floats, signed and 32-bit integers have no scale of their own: refused.
+    - Palettes are looked up; transparency, however stored, is composed over ``background``.
+    - Colours are taken as sRGB numbers, profile or none, as torchvision takes them; CMYK by the
+      plain formula. LAB, and files whose numbers mean nothing without their table (a profile with a
+      lookup table only, such as XYB JPEG), are converted to sRGB.
+
+    Args:
+        source: A path (links are followed), a file's content, a PIL picture (its current frame), or
+            pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
+        mode: ``"RGB"``, or ``"L"``: the grey of the RGB picture (ITU-R 601).
+        background: Red, green, blue, each 0 to 255.
+        max_pixels: Larger pictures are refused before memory is taken; None is no limit.
+        max_bytes: Larger files are refused before they are read; None is no limit.
+        name: Stands in errors in place of the path; give one for content and pixels.
+
+    Returns:
+        A new picture of exactly ``mode`` with an empty ``info``.
+
+    Raises:
+        ImageError: If the file is damaged, cut off, too big, no picture or no regular file, or has
+            pixels that the rules above refuse.
+        OSError: The system's own (FileNotFoundError, PermissionError), with the path.
+        ValueError: If ``mode`` or ``background`` is not one of the above.
+
+    Example:
+        >>> decode_image(np.array([[0, 257, 65535]], dtype=np.uint16), mode="L").tobytes()
+        b'\x00\x01\xff'
+    """
+    if mode not in ("RGB", "L"):
+        raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
+    if len(background) != 3 or not all(0 <= level <= 255 for level in background):
+        raise ValueError(f"background must be 3 levels from 0 to 255, got {background!r}")
+    if isinstance(source, np.ndarray):
+        name = name or "array"
+        return _to_mode(_from_pixels(source, name, max_pixels), mode, background, name)
+    with quiet():
+        image, name = _open(source, name, max_pixels, max_bytes)
+        try:
+            load_whole(image)
+            turn = _TURNS.get(orientation(image))
+            picture = _to_mode(_to_8_bits(image, name), mode, background, name)
+        except (ImageError, MemoryError):
+            raise
+        except Exception as error:
+            raise damage(name, f"{image.format or 'picture'} data", error) from error
+        if turn is not None:
+            picture = picture.transpose(turn)
+        elif picture is source:
+            picture = picture.copy()
+        elif picture is image:  # out of its reader's class without a copy: 3 % of a JPEG's time
+            picture = image._new(image.im)
+    picture.info = {}  # the orientation in it has been applied: nobody is to apply it again
+    return picture
+
+
+def image_size(
+    source: Source,
+    *,
+    max_pixels: int | None = MAX_PIXELS,
+    max_bytes: int | None = MAX_BYTES,
+    name: str | None = None,
+) -> tuple[int, int]:
+    """Size of the picture that ``decode_image`` would give, from the header alone.
+
+    Args:
+        source: As in :func:`decode_image`.
+        max_pixels: As in :func:`decode_image`.
+        max_bytes: As in :func:`decode_image`.
+        name: As in :func:`decode_image`.
+
+    Returns:
+        Height and width in pixels, after orientation. That the pixels can be decoded is not said.
+
+    Raises:
+        ImageError: If the header is damaged, the file too big, no picture or no regular file.
+        OSError: The system's own (FileNotFoundError, PermissionError), with the path.
+    """
+    if isinstance(source, np.ndarray):
+        image = _from_pixels(source, name or "array", max_pixels)
+        return image.height, image.width
+    with quiet():
+        if isinstance(source, Image.Image):
+            image = source
+            check_size(name or "PIL image", *image.size, max_pixels)
+        elif isinstance(source, bytes):
+            check_bytes(name or "bytes", len(source), max_bytes)
+            image = _open_header(io.BytesIO(source), name or "bytes", max_pixels)
+        else:
+            path = os.fspath(source)
+            with io.BufferedReader(open_file(path, name or path, max_bytes)) as file:
+                image = _open_header(file, name or path, max_pixels)
+        width, height = image.size
+        return (width, height) if orientation(image) >= 5 else (height, width)
+
+
+def _open(
+    source: Any, name: str | None, max_pixels: int | None, max_bytes: int | None
+) -> tuple[Image.Image, str]:
+    """The picture, opened and measured but not decoded, and what errors call it."""
+    if isinstance(source, Image.Image):
+        name = name or str(getattr(source, "filename", "")) or "PIL image"
+        check_size(name, *source.size, max_pixels)
+        return source, name
+    if isinstance(source, bytes):
+        name, content = name or "bytes", source
+        check_bytes(name, len(content), max_bytes)
+    elif isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        name = name or path
+        with open_file(path, name, max_bytes) as file:
+            content = file.readall()
+    else:
+        kind = type(source).__name__
+        raise TypeError(f"expected a path, bytes, a PIL image or a NumPy array, got {kind}")
+    image = open_image(io.BytesIO(content), name, max_pixels)
+    if content.startswith(PNG_SIGNATURE):
+        check_png(content, name)
+    return image, name
+
+
+def _open_header(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFile.ImageFile:
+    """Open, and read on where a PNG keeps text behind its pixels, as exiftool writes it."""
+    image = open_image(stream, name, max_pixels)
+    if image.format != "PNG" or image.fp is not stream or "exif" in image.info:
+        return image
+    stream.seek(len(PNG_SIGNATURE))
+    behind = False
+    while len(head := stream.read(12)) == 12:
+        length, kind, text = struct.unpack(">L4s4s", head)
+        if behind and (kind in (b"eXIf", b"iTXt", b"zTXt") or text == b"Raw "):
+            try:
+                load_whole(image)
+            except Exception as error:
+                raise damage(name, "PNG data", error) from error
+            break
+        behind = behind or kind == b"IDAT"
+        stream.seek(length, os.SEEK_CUR)
+    return image
+
+
+def _from_pixels(pixels: np.ndarray[Any, Any], name: str, max_pixels: int | None) -> Image.Image:
+    if pixels.ndim not in (2, 3) or 0 in pixels.shape or (pixels.ndim == 3 and pixels.shape[2] > 4):
+        problem = f"expected pixels (H, W) or (H, W, C) with C in 1 to 4, got shape {pixels.shape}"
+        raise refusal(name, problem, "bring the channels last: pixels.transpose(1, 2, 0)")
+    check_size(name, pixels.shape[1], pixels.shape[0], max_pixels)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    elif pixels.dtype.kind == "f":
+        pixels = _float_to_8_bits(pixels, name)
+    elif pixels.dtype.kind == "u" and pixels.dtype.itemsize == 2:
+        pixels = _scale(pixels, 65535)
+    elif pixels.dtype != np.uint8:
+        span = f" from {pixels.min()} to {pixels.max()}" if pixels.dtype.kind in "iu" else ""
+        problem = f"{pixels.dtype} pixels{span} have no scale"
+        raise refusal(name, problem, "convert them to uint8, uint16, or floats in [0, 1]")
+    image = Image.fromarray(pixels)
+    return image.copy() if image.readonly else image  # grey shares the array's memory
+
+
+def _scale(levels: np.ndarray[Any, Any], top: int) -> np.ndarray[Any, Any]:
+    """0..top to 0..255, rounded; both tops are odd, so nothing lies half-way."""
+    return ((levels.astype(np.uint32) * 255 + top // 2) // top).astype(np.uint8)
+
+
+def _float_to_8_bits(values: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    low, high = values.min(), values.max()
+    if not (low >= 0 and high <= 1):  # NaN fails, too
+        problem = f"float pixels must lie in [0, 1], found {low:.6g} to {high:.6g}"
+        raise refusal(name, problem, "scale them, or save the picture as 8 or 16 bits")
+    return (values * 255 + 0.5).astype(np.uint8)
+
+
+def _to_8_bits(image: Image.Image, name: str) -> Image.Image:
+    """Bring deep pixels to 8 bits by the stated rules; others come back as they are."""
+    top, inverted = _check_tiff(image, name)
+    deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if deep:
+        levels = np.asarray(image)
+        grey = Image.fromarray(_scale(levels, top))
+        key = image.info.get("transparency")
+        if isinstance(key, int):  # one level that is transparent, at its full depth
+            grey.putalpha(Image.fromarray((levels != key).astype(np.uint8) * np.uint8(255)))
+    elif image.mode == "F":
+        grey = Image.fromarray(_float_to_8_bits(np.asarray(image), name))
+    elif image.mode == "I":
+        low, high = image.getextrema()
+        problem = f"32-bit or signed pixels from {low} to {high} have no scale"
+        raise refusal(name, problem, "save the picture as 8 or 16 bits")
+    else:
+        return image
+    return Image.eval(grey, lambda level: 255 - level) if inverted else grey
+
+
+def _check_tiff(image: Image.Image, name: str) -> tuple[int, bool]:
+    """What a TIFF says of its grey and Pillow leaves aside: the top level, and "0 is white"."""
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
+        return 65535, False
+    tags = image.tag_v2
+    if image.mode == "L" and 2 in tags.get(TiffImagePlugin.SAMPLEFORMAT, ()):
+        raise refusal(name, "signed 8-bit pixels have no scale", "save the picture as unsigned")
+    top = 4095 if tags.get(TiffImagePlugin.BITSPERSAMPLE) == (12,) else 65535
+    return top, tags.get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == 0
+
+
+def _to_mode(
+    image: Image.Image, mode: str, background: tuple[int, int, int], name: str
+) -> Image.Image:
+    if image.has_transparency_data:
+        return _over(image, background, name).convert(mode)
+    if image.mode == "RGB" and (profile := image.info.get("icc_profile")):
+        image = _by_table(image, profile, name)
+    if image.mode not in ("RGB", "L", "1"):
+        image = image.convert("RGB")
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _over(image: Image.Image, background: tuple[int, int, int], name: str) -> Image.Image:
+    key = image.info.get("transparency")
+    if image.mode == "RGB" and isinstance(key, tuple) and max(key) > 255:
+        problem = "which of these 16-bit colours is the transparent one is lost at 8 bits"
+        raise refusal(name, problem, "save it with an alpha channel")
+    layer = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
+    canvas = Image.new("RGB", image.size, background)
+    canvas.paste(layer, mask=layer.getchannel("A"))
+    return canvas
+
+
+def _by_table(image: Image.Image, profile: Any, name: str) -> Image.Image:
+    """Convert to sRGB where the profile is nothing but a lookup table; else leave the numbers."""
+    tags = profile[128 : 132 + 12 * 64]
+    if b"A2B0" not in tags or b"rXYZ" in tags:
+        return image
+    try:
+        table = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        converted = ImageCms.profileToProfile(image, table, ImageCms.createProfile("sRGB"))
+    except Exception as error:
+        raise damage(name, "colour profile", error) from error
+    return image if converted is None else converted
