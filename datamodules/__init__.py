@@ -2,7 +2,8 @@
 
 from .cifar10 import CIFAR10DataModule, CIFAR100DataModule, FashionMNISTDataModule
 from .core.base import DataModule
-from .core.batch import Batch, RowBatch, TabularInputs, TextInputs
+from .core.batch import Batch, PaddedInputs, RowBatch, TabularInputs, TextInputs
+from .dataset import DatasetDataModule
 from .image_folder import ImageFolderDataModule
 
 __all__ = [
@@ -10,8 +11,10 @@ __all__ = [
     "CIFAR10DataModule",
     "CIFAR100DataModule",
     "DataModule",
+    "DatasetDataModule",
     "FashionMNISTDataModule",
     "ImageFolderDataModule",
+    "PaddedInputs",
     "RowBatch",
     "TabularInputs",
     "TextInputs",

@@ -10,16 +10,11 @@ import torch
 from contract import same
 from torch.utils.data import Dataset, TensorDataset
 
-from datamodules.core import loader as loader_module
+from datamodules.core import cores
 from datamodules.core.collate import collate
-from datamodules.core.loader import (
-    KeyedDataset,
-    SampleError,
-    check_loader_options,
-    default_workers,
-    make_loader,
-    usable_cores,
-)
+from datamodules.core.cores import default_workers, usable_cores
+from datamodules.core.keyed import KeyedDataset, SampleError
+from datamodules.core.loader import check_loader_options, make_loader
 from datamodules.core.samplers import ShardedBatchSampler, Shuffled
 
 
@@ -233,14 +228,14 @@ def test_keyed_dataset_pickles():
 
 def test_cores_are_shared_between_ranks_of_a_machine(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    monkeypatch.setattr(loader_module.Path, "read_text", lambda self: "max 100000")
+    monkeypatch.setattr(cores.Path, "read_text", lambda self: "max 100000")
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     assert usable_cores() == 8
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert default_workers() == 2
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "8")
     assert default_workers() == 8
-    monkeypatch.setattr(loader_module.Path, "read_text", lambda self: "150000 100000")
+    monkeypatch.setattr(cores.Path, "read_text", lambda self: "150000 100000")
     assert usable_cores() == 2
 
 

@@ -375,22 +375,21 @@ class DataModule(L.LightningDataModule):
         size = self.hparams["batch_size"]
         if not train:
             size = self.hparams["eval_batch_size"] or size
-        crosses = trainer is not None and self._crosses(trainer)
-        finish = None if crosses else self.finish
+        crossing = self._crossing()
         if trainer is not None and split != "predict" and trainer.overfit_batches:  # type: ignore[attr-defined]
             return make_plain_loader(
-                data, batch_size=size, finish=finish, collate_fn=self.default_collate(split)
+                data,
+                batch_size=size,
+                finish=crossing["finish"],
+                collate_fn=self.default_collate(split),
             )
-        ranks = (trainer.distributed_sampler_kwargs or {}) if trainer is not None else {}
-        if trainer is not None and not ranks:
-            ranks = {"num_replicas": 1, "rank": 0}
         sampler = ShardedBatchSampler(
             self.plan(data) if train else Exact(len(data), size),
             len(data),
             seed=self.hparams["seed"],
             uneven="repeat" if train else "keep",
             seeded=split != "predict",
-            **ranks,
+            **self._ranks(),
         )
         if train and not len(sampler):
             raise ValueError(
@@ -406,11 +405,10 @@ class DataModule(L.LightningDataModule):
             batch_size=size,
             predict=split == "predict",
             with_rows=split == "predict" and self.hparams["with_rows"],
-            finish=finish,
             collate_fn=self.default_collate(split),
             num_workers=workers,
             options=self.loader_options,
-            pin_memory=trainer is not None and trainer.strategy.root_device.type == "cuda",
+            **crossing,
             persistent=split in ("train", "val"),
         )
 
@@ -418,6 +416,20 @@ class DataModule(L.LightningDataModule):
         if split == "predict":
             return "pass predict_path="
         return f"the source holds none and {split}_split cuts none out"
+
+    def _ranks(self) -> dict[str, int]:
+        """The Trainer's number of ranks and this rank; empty without one."""
+        if not self._attached():
+            return {}
+        assert self.trainer is not None
+        return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
+
+    def _crossing(self) -> dict[str, Any]:
+        """How batches get to the device: finished on the host, or pinned and finished there."""
+        trainer = self.trainer if self._attached() else None
+        crosses = trainer is not None and self._crosses(trainer)
+        pin = trainer is not None and trainer.strategy.root_device.type == "cuda"
+        return {"finish": None if crosses else self.finish, "pin_memory": pin}
 
     def _crosses(self, trainer: L.Trainer) -> bool:
         """Whether pictures cross to a device as uint8 and are finished there."""
@@ -444,4 +456,3 @@ class DataModule(L.LightningDataModule):
         # loaders and the Trainer belong to a process; the data and the settings travel
         dropped = {"_train_loader": None, "trainer": None, "_guard": StepwiseGuard()}
         return {**self.__dict__, **dropped}
-

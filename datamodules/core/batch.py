@@ -55,3 +55,15 @@ class TextInputs(NamedTuple):
 
     input_ids: Tensor
     attention_mask: Tensor
+
+
+class PaddedInputs(NamedTuple):
+    """Samples of unequal size, padded to the longest of the batch in every dimension.
+
+    Attributes:
+        values: (N, ...) of the samples' dtype.
+        mask: Of the same shape, bool; True where the sample has a value.
+    """
+
+    values: Tensor
+    mask: Tensor

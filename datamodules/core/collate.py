@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from .batch import Batch
+from .batch import Batch, PaddedInputs
 
 
 def collate_pairs(samples: Sequence[tuple[Any, Any]]) -> Batch:
@@ -23,7 +23,7 @@ def collate_pairs(samples: Sequence[tuple[Any, Any]]) -> Batch:
         :class:`Batch`.
 
     Raises:
-        ValueError: If the samples do not stack; names the field, the sizes and two samples.
+        StackError: If the samples do not stack; names the field, the sizes and two samples.
     """
     inputs, targets = zip(*samples, strict=True)
     return Batch(collate_inputs(inputs), _target(targets))
@@ -52,6 +52,91 @@ def collate_inputs(samples: Sequence[Any]) -> Any:
         ) from error
 
 
+def pad_pairs(samples: Sequence[Any], *, value: float = 0) -> Any:
+    """Pad inputs of unequal size to the longest of the batch, in any number of dimensions.
+
+    Args:
+        samples: N pairs ``(inputs, target)``, or bare inputs; the inputs are tensors with the same
+            number of dimensions and dtype.
+        value: Written where a sample has ended.
+
+    Returns:
+        :class:`Batch` with :class:`PaddedInputs`, or :class:`PaddedInputs` alone.
+
+    Raises:
+        StackError: If two samples differ in dimensions or dtype.
+    """
+    if isinstance(samples[0], Tensor):
+        return pad(samples, value=value)
+    inputs, targets = zip(*samples, strict=True)
+    return Batch(pad(inputs, value=value), _target(targets))
+
+
+def pad(tensors: Sequence[Tensor], *, value: float = 0) -> PaddedInputs:
+    """Pad N tensors to one shape.
+
+    Example:
+        >>> padded = pad([torch.tensor([1, 2, 3]), torch.tensor([4])])
+        >>> padded.values.tolist(), padded.mask.tolist()
+        ([[1, 2, 3], [4, 0, 0]], [[True, True, True], [True, False, False]])
+    """
+    first = tensors[0]
+    for i, tensor in enumerate(tensors):
+        if tensor.ndim != first.ndim or tensor.dtype != first.dtype:
+            raise StackError(
+                "inputs", _said(first), _said(tensor), (0, i), "give them one number of dimensions"
+            )
+    longest = [max(sizes) for sizes in zip(*(t.shape for t in tensors), strict=True)]
+    values = first.new_full((len(tensors), *longest), value)
+    mask = torch.zeros(values.shape, dtype=torch.bool)
+    for row, there, tensor in zip(values, mask, tensors, strict=True):
+        part = tuple(slice(size) for size in tensor.shape)
+        row[part] = tensor
+        there[part] = True
+    return PaddedInputs(values, mask)
+
+
+def list_pairs(samples: Sequence[Any]) -> Any:
+    """Keep inputs and targets as lists, as torchvision's detection models take them.
+
+    Returns:
+        ``(inputs, targets)``, or a list of bare inputs.
+    """
+    if isinstance(samples[0], tuple) and len(samples[0]) == 2:
+        inputs, targets = zip(*samples, strict=True)
+        return list(inputs), list(targets)
+    return list(samples)
+
+
+class StackError(ValueError):
+    """Two samples of a batch do not fit together.
+
+    Attributes:
+        positions: The two samples' places in the batch.
+    """
+
+    def __init__(
+        self, field: str, one: str, other: str, positions: tuple[int, int], remedy: str
+    ) -> None:
+        super().__init__(field, one, other, positions, remedy)
+        self.field, self.one, self.other, self.remedy = field, one, other, remedy
+        self.positions = positions
+
+    def __str__(self) -> str:
+        return self.named(*(f"sample {i} of the batch" for i in self.positions))
+
+    def named(self, one: str, other: str) -> str:
+        """The message with names for the two samples."""
+        return (
+            f"{self.field} of one batch differ: {one} has {self.one}, {other} has {self.other}; "
+            f"{self.remedy}"
+        )
+
+
+def _said(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
 def _no_float64(batch: Any) -> Any:
     """Python floats collate to float64, which Apple's devices cannot hold."""
     if isinstance(batch, Tensor):
@@ -69,11 +154,8 @@ def _stack(tensors: Sequence[Tensor], field: str) -> Tensor:
     first = tensors[0]
     for i, tensor in enumerate(tensors):
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
-            raise ValueError(
-                f"{field} of one batch differ: sample 0 is {tuple(first.shape)} {first.dtype}, "
-                f"sample {i} is {tuple(tensor.shape)} {tensor.dtype}; give them one size and dtype "
-                "in the transform, or pass loader_options={'collate_fn': ...}"
-            )
+            remedy = "give them one size and dtype in the transform, or pad them: collate='pad'"
+            raise StackError(field, _said(first), _said(tensor), (0, i), remedy)
     return torch.stack(list(tensors))
 
 

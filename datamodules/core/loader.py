@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from .batch import RowBatch
-from .samplers import Keys, RowBatches, ShardedBatchSampler
-from .seeding import kept_random_state, seed_all
+from .cores import default_workers
+from .keyed import KeyedDataset
+from .samplers import RowBatches, ShardedBatchSampler
 from .settings import check_name
 from .splits import fingerprint
+from .streams import StreamBatches, StreamPlace
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -31,59 +30,6 @@ PLANNED = {
 }
 WORKER_OPTIONS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 LOADER_OPTIONS = tuple(p for p in inspect.signature(DataLoader).parameters if p not in PLANNED)
-
-
-class SampleError(RuntimeError):
-    """A sample could not be made; the message names it and the cause."""
-
-
-class KeyedDataset(Dataset[Any]):
-    """A map-style dataset asked by :class:`Keys`: each sample draws from a stream of its own.
-
-    A dataset with ``get_batch(indices, seeds)`` serves the whole batch in one go. Any other is
-    asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample.
-    ``with_rows`` adds the index to each sample of a predict loader.
-    """
-
-    def __init__(self, dataset: Any, *, with_rows: bool = False) -> None:
-        self.dataset, self.with_rows = dataset, with_rows
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.dataset[index]
-
-    def __getitems__(self, keys: Keys | Sequence[int]) -> Any:
-        """Samples of one batch, or the batch itself."""
-        indices, seeds = keys if isinstance(keys, Keys) else (keys, None)
-        if hasattr(self.dataset, "get_batch"):
-            rows = torch.as_tensor(indices)
-            batch = self.dataset.get_batch(rows.numpy(), seeds)
-            return RowBatch(batch, rows) if self.with_rows else batch
-        if seeds is None:
-            samples = [self._sample(int(index)) for index in indices]
-            return list(zip(samples, indices, strict=True)) if self.with_rows else samples
-        if get_worker_info() is not None:
-            return self._seeded(indices, seeds)
-        with kept_random_state():
-            return self._seeded(indices, seeds)
-
-    def _seeded(self, indices: Iterable[int], seeds: Iterable[int]) -> list[Any]:
-        samples = []
-        for index, seed in zip(indices, seeds, strict=True):
-            seed_all(int(seed))
-            samples.append(self._sample(int(index)))
-        return samples
-
-    def _sample(self, index: int) -> Any:
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            name = self.dataset.describe(index) if hasattr(self.dataset, "describe") else ""
-            raise SampleError(
-                f"sample {index}{f' ({name})' if name else ''}: {type(error).__name__}: {error}"
-            ) from error
 
 
 class Loader(DataLoader[Any]):
@@ -106,6 +52,8 @@ class Loader(DataLoader[Any]):
         self.finish = finish
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
+        if isinstance(dataset, StreamBatches):
+            self.__dict__["sampler"] = StreamPlace(dataset)
         for candidate in (self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             if isinstance(candidate, DistributedSampler):
                 # seen by "already distributed?" and by set_epoch; torch draws from batch_sampler
@@ -123,8 +71,8 @@ class Loader(DataLoader[Any]):
         self._resume = None
         # a place in another epoch: that epoch had ended, this one starts afresh
         self._seen = first if epoch == getattr(sampler, "epoch", None) else 0
-        if isinstance(sampler, ShardedBatchSampler):
-            sampler.first = self._seen
+        if isinstance(sampler, ShardedBatchSampler | StreamPlace):
+            sampler.start(self._seen)
         box: list[Any] = []
         for batch in super().__iter__():
             self._seen += 1
@@ -136,9 +84,10 @@ class Loader(DataLoader[Any]):
         """The place in the epoch, the same on every rank, as plain types."""
         sampler = self.sampler
         state: dict[str, Any] = {"epoch": getattr(sampler, "epoch", 0), "batches": self._seen}
+        state["num_replicas"] = getattr(sampler, "num_replicas", 1)
         if isinstance(sampler, ShardedBatchSampler):
             batches = sampler.planned()
-            state["steps"], state["num_replicas"] = len(sampler), sampler.num_replicas
+            state["steps"] = len(sampler)
             state["plan"] = fingerprint([sampler.seed], batches.indices, batches.offsets)
         return state
 
@@ -150,14 +99,14 @@ class Loader(DataLoader[Any]):
                 data, another batch size or seed.
         """
         sampler = self.sampler
+        then, now = state.get("num_replicas", 1), getattr(sampler, "num_replicas", 1)
         inside = 0 < state["batches"] < state.get("steps", math.inf)
+        if inside and then != now:
+            raise RuntimeError(
+                f"the checkpoint lies in the middle of an epoch that {then} processes ran, "
+                f"this run has {now}; resume with {then}, or from an end-of-epoch checkpoint"
+            )
         if isinstance(sampler, ShardedBatchSampler) and inside:
-            then, now = state.get("num_replicas", 1), sampler.num_replicas
-            if then != now:
-                raise RuntimeError(
-                    f"the checkpoint lies in the middle of an epoch that {then} processes ran, "
-                    f"this run has {now}; resume with {then}, or from an end-of-epoch checkpoint"
-                )
             before, sampler.epoch = sampler.epoch, state["epoch"]
             planned = self.state_dict()["plan"]
             sampler.epoch = before
@@ -228,20 +177,47 @@ def make_loader(
         "num_workers": workers,
         "pin_memory": pin_memory,
         "persistent_workers": persistent,
-        "collate_fn": _as_is if in_memory else RowCollate(collate_fn) if with_rows else collate_fn,
         # else torch draws its base seed from the user's own stream
         "generator": torch.Generator().manual_seed(0),
         **(options or {}),
     }
     chosen.pop("drop_last", None)  # the plan knows
+    keyed = KeyedDataset(
+        dataset, collate_fn=chosen.pop("collate_fn", collate_fn), with_rows=with_rows
+    )
     if workers == 0:
         for name in WORKER_OPTIONS:
             chosen.pop(name, None)
     elif chosen.get("multiprocessing_context") is not None or _starts_afresh():
-        _check_pickles(dataset, chosen)
+        _check_pickles(keyed)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if predict else sampler
-    keyed = KeyedDataset(dataset, with_rows=with_rows)
+    chosen["collate_fn"] = _as_is
     return Loader(keyed, finish=finish, batch_sampler=batch_sampler, **chosen)
+
+
+def make_stream_loader(
+    stream: StreamBatches,
+    *,
+    num_workers: int | None = None,
+    finish: Callable[[Any], Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    pin_memory: bool = False,
+) -> Loader:
+    """Loader of an iterable dataset, which makes its own batches.
+
+    Every worker reads the whole stream, so None means one worker.
+    """
+    chosen: dict[str, Any] = {
+        "num_workers": 1 if num_workers is None else num_workers,
+        "pin_memory": pin_memory,
+        "generator": torch.Generator().manual_seed(0),
+        **(options or {}),
+        # the epoch reaches a worker when it starts
+        "persistent_workers": False,
+    }
+    for name in ("drop_last", "collate_fn", *(WORKER_OPTIONS if not chosen["num_workers"] else ())):
+        chosen.pop(name, None)
+    return Loader(stream, finish=finish, batch_size=None, collate_fn=_as_is, **chosen)
 
 
 def make_plain_loader(
@@ -255,17 +231,17 @@ def make_plain_loader(
 
     Lightning puts a ``SequentialSampler`` of its own there, which only a plain loader takes.
     """
-    join = _as_is if hasattr(dataset, "get_batch") else collate_fn
-    return Loader(KeyedDataset(dataset), finish=finish, batch_size=batch_size, collate_fn=join)
+    keyed = KeyedDataset(dataset, collate_fn=collate_fn)
+    return Loader(keyed, finish=finish, batch_size=batch_size, collate_fn=_as_is)
 
 
 def _starts_afresh() -> bool:
     return torch.multiprocessing.get_start_method() != "fork"
 
 
-def _check_pickles(dataset: Any, options: Mapping[str, Any]) -> None:
+def _check_pickles(keyed: KeyedDataset) -> None:
     """Workers that are not forked get everything by pickle: say early what cannot travel."""
-    parts = {"collate_fn": options.get("collate_fn"), **vars(dataset), "dataset": dataset}
+    parts = {"collate_fn": keyed.collate_fn, **vars(keyed.dataset), "dataset": keyed.dataset}
     for name, part in parts.items():
         try:
             pickle.dumps(part)
@@ -276,39 +252,5 @@ def _check_pickles(dataset: Any, options: Mapping[str, Any]) -> None:
             ) from error
 
 
-class RowCollate:
-    """Joins ``(inputs, row)`` pairs to a :class:`RowBatch`; a class, so that it pickles."""
-
-    def __init__(self, collate_fn: Callable[[Any], Any] | None) -> None:
-        self.collate_fn = collate_fn or default_collate
-
-    def __call__(self, samples: Sequence[tuple[Any, int]]) -> RowBatch:
-        """Collate the inputs and keep the rows beside them."""
-        inputs, rows = zip(*samples, strict=True)
-        return RowBatch(self.collate_fn(list(inputs)), torch.tensor(rows))
-
-
 def _as_is(batch: Any) -> Any:
     return batch
-
-
-def default_workers() -> int:
-    """Cores this process may use, shared with the other ranks on this machine."""
-    cores = usable_cores()
-    bound = "SLURM_CPUS_PER_TASK" in os.environ  # Slurm gives each rank cores of its own
-    return max(1, cores // max(1, 1 if bound else int(os.environ.get("LOCAL_WORLD_SIZE", 1))))
-
-
-def usable_cores() -> int:
-    """Cores by affinity and by the control group's quota; at least 1."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        cores = os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            cores = min(cores, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):
-        pass
-    return max(1, cores)

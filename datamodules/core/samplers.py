@@ -7,7 +7,6 @@ batch. Nothing else in the project knows about ranks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -17,7 +16,7 @@ import torch
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from .seeding import repeats_before, sample_seeds
+from .seeding import repeats_before, run_seed, sample_seeds
 
 Indices = npt.NDArray[np.int64]
 
@@ -230,7 +229,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         if num_replicas is not None:
             self._world = (num_replicas, rank or 0)
         self.plan, self.size, self.uneven, self.seeded = plan, size, uneven, seeded
-        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.seed = run_seed(seed)
         self.first = 0
         self._planned: tuple[tuple[int, int], Batches] | None = None
 
@@ -238,7 +237,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
     @property
     def num_replicas(self) -> int:
         """Number of ranks."""
-        return (self._world or _world())[0]
+        return (self._world or world())[0]
 
     @num_replicas.setter
     def num_replicas(self, value: int) -> None:
@@ -247,7 +246,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
     @property
     def rank(self) -> int:
         """This rank."""
-        return (self._world or _world())[1]
+        return (self._world or world())[1]
 
     @rank.setter
     def rank(self, value: int) -> None:
@@ -274,6 +273,10 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         lengths = [len(b) for b in repeated]
         offsets = np.concatenate([batches.offsets, batches.offsets[-1] + np.cumsum(lengths)])
         return Batches(np.concatenate([batches.indices, *repeated]), offsets)
+
+    def start(self, first: int) -> None:
+        """Begin after ``first`` steps, on a resumed fit."""
+        self.first = first
 
     @property
     def even(self) -> bool:
@@ -317,7 +320,8 @@ class RowBatches(BatchSampler):
         return len(self.sampler)  # type: ignore[arg-type]
 
 
-def _world() -> tuple[int, int]:
+def world() -> tuple[int, int]:
+    """Number of ranks and this rank, by an initialised ``torch.distributed``, else 1 and 0."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size(), distributed.get_rank()

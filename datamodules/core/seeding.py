@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ import torch
 
 Indices = npt.NDArray[np.int64]
 Seeds = npt.NDArray[np.uint64]
+
+
+def run_seed(seed: int | None) -> int:
+    """The seed itself; None follows ``lightning.seed_everything``, else 0."""
+    return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
 def sample_seeds(seed: int, epoch: int, indices: Indices, copies: Indices) -> Seeds:

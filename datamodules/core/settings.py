@@ -28,6 +28,9 @@ def check_name(name: str, known: Iterable[str], kind: str) -> None:
         raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
 
 
+LONGEST = 1000  # a longer list is data, not a setting
+
+
 def plain(value: Any) -> Any:
     """A value as checkpoints can hold it: str, int, float, bool, list, dict, None.
 
@@ -40,7 +43,7 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and len(value) <= LONGEST:
         return [plain(v) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value

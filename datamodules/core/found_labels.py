@@ -1,0 +1,71 @@
+"""Finds the labels and class names that a dataset keeps, without opening a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+Labels = npt.NDArray[Any]
+ATTRIBUTES = ("targets", "labels", "_labels", "y")  # torchvision's, and what users write
+TARGET_KEYS = ("label", "labels", "target")
+
+
+def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
+    """Label of each sample: (N,) or (N, K), or None where the dataset does not keep them.
+
+    Looks through ``Subset`` (its own rows, not its parent's) and ``ConcatDataset``, at lists of
+    pairs, at ``TensorDataset``, at the attributes that torchvision's datasets carry, and at the
+    target column of a Hugging Face dataset.
+    """
+    if isinstance(dataset, Subset):
+        labels = find_labels(dataset.dataset, target_key)
+        return None if labels is None else labels[np.asarray(dataset.indices, np.int64)]
+    if isinstance(dataset, ConcatDataset):
+        parts = [find_labels(part, target_key) for part in dataset.datasets]
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known) if len(known) == len(parts) else None
+    if isinstance(dataset, TensorDataset):
+        return _array(dataset.tensors[-1]) if len(dataset.tensors) > 1 else None
+    if isinstance(dataset, list | tuple):
+        pairs = all(isinstance(item, tuple | list) and len(item) == 2 for item in dataset)
+        return _array([item[1] for item in dataset]) if pairs and dataset else None
+    columns = getattr(dataset, "column_names", None)
+    if columns is not None:  # Hugging Face: a column is read without the other columns
+        key = target_key or next((k for k in TARGET_KEYS if k in columns), None)
+        return _array(list(dataset[key])) if key in columns else None
+    for name in ATTRIBUTES:
+        labels = getattr(dataset, name, None)
+        if labels is not None and hasattr(labels, "__len__") and len(labels) == len(dataset):
+            return _array(labels)
+    samples = getattr(dataset, "samples", None)  # torchvision's (path, label) pairs
+    if isinstance(samples, list) and samples and len(samples) == len(dataset):
+        return _array([sample[-1] for sample in samples])
+    return None
+
+
+def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | None:
+    """Class names that a dataset keeps, in the order of their index."""
+    if isinstance(dataset, Subset):
+        return find_classes(dataset.dataset, target_key)
+    if isinstance(dataset, ConcatDataset):
+        found = [find_classes(part, target_key) for part in dataset.datasets]
+        return found[0] if all(names == found[0] for names in found) else None
+    features = getattr(dataset, "features", None)
+    if isinstance(features, dict):
+        key = target_key or next((k for k in TARGET_KEYS if k in features), "")
+        names = getattr(features.get(key), "names", None)
+    else:
+        names = getattr(dataset, "classes", None)
+    return [str(name) for name in names] if isinstance(names, list | tuple) else None
+
+
+def _array(labels: Sequence[Any] | Tensor) -> Labels | None:
+    found = labels.numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if found.dtype == object or found.ndim not in (1, 2):
+        return None  # ragged: lists of boxes or the like
+    return found

@@ -1,0 +1,81 @@
+"""What a worker does: samples of one batch, each from a random stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, default_collate, get_worker_info
+
+from .batch import RowBatch
+from .collate import StackError
+from .samplers import Keys
+from .seeding import Indices, Seeds, kept_random_state, seed_all
+
+
+class SampleError(RuntimeError):
+    """A sample could not be made; the message names it and the cause."""
+
+
+class KeyedDataset(Dataset[Any]):
+    """A map-style dataset asked by :class:`Keys`: each sample draws from a stream of its own.
+
+    A dataset with ``get_batch(indices, seeds)`` serves the whole batch in one go. Any other is
+    asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample;
+    samples are joined here, where they have names for the errors.
+
+    Args:
+        dataset: Map-style.
+        collate_fn: Samples to batch; None for a dataset that serves whole batches.
+        with_rows: Make batches :class:`RowBatch`, for a predict loader.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        collate_fn: Callable[[Any], Any] | None = None,
+        with_rows: bool = False,
+    ) -> None:
+        self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
+
+    def __getitems__(self, keys: Keys | Sequence[int]) -> Any:
+        """One finished batch."""
+        rows, seeds = keys if isinstance(keys, Keys) else (np.asarray(keys, np.int64), None)
+        if hasattr(self.dataset, "get_batch"):
+            batch = self.dataset.get_batch(rows, seeds)
+        elif get_worker_info() is not None:
+            batch = self._joined(rows, seeds)
+        else:
+            with kept_random_state():
+                batch = self._joined(rows, seeds)
+        return RowBatch(batch, torch.from_numpy(rows)) if self.with_rows else batch
+
+    def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
+        samples = []
+        for place, index in enumerate(rows.tolist()):
+            if seeds is not None:
+                seed_all(int(seeds[place]))
+            try:
+                samples.append(self.dataset[index])
+            except Exception as error:
+                name = self._name(index)
+                raise SampleError(f"{name}: {type(error).__name__}: {error}") from error
+        try:
+            return (self.collate_fn or default_collate)(samples)
+        except StackError as error:
+            raise SampleError(
+                error.named(*(self._name(rows[i]) for i in error.positions))
+            ) from error
+
+    def _name(self, index: int) -> str:
+        said = self.dataset.describe(index) if hasattr(self.dataset, "describe") else ""
+        return f"sample {index} ({said})" if said else f"sample {index}"

@@ -1,0 +1,141 @@
+"""A user's own dataset under the project's form: rows of a split, a transform, a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from .found_labels import TARGET_KEYS
+from .transforms import to_row
+
+
+class Parts:
+    """Takes a sample apart into input and target.
+
+    Args:
+        input_key: Field of a dict sample that is the input; None: all but the target.
+        target_key: Field that is the target; None: ``label``, ``labels`` or ``target``.
+        load: Opens what the sample holds as input, such as a path.
+        transform: Applied to the input.
+        encode: Applied to the target, such as a class map; None: as it is.
+        with_target: Whether the target is wanted.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_key: str | None = None,
+        target_key: str | None = None,
+        load: Callable[[Any], Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        encode: Callable[[Any], Any] | None = None,
+        with_target: bool = True,
+    ) -> None:
+        self.input_key, self.target_key = input_key, target_key
+        self.load, self.transform, self.encode = load, transform, encode
+        self.with_target = with_target
+
+    def __call__(self, sample: Any) -> Any:
+        """``(input, target)``, or the input alone."""
+        item, target = self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
+        for step in (self.load, self.transform):
+            item = item if step is None else step(item)
+        item = to_row(item) if not isinstance(item, list | tuple) else item
+        if not self.with_target or target is NOTHING:
+            return item
+        return item, target if self.encode is None else self.encode(target)
+
+    def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
+        key = self.target_key or next((k for k in TARGET_KEYS if k in sample), None)
+        if self.target_key is not None and self.target_key not in sample and self.with_target:
+            raise ValueError(f"a sample has no field {key!r}; it has {', '.join(sample)}")
+        target = NOTHING if key is None else sample.get(key, NOTHING)
+        if self.input_key is None:
+            return {name: value for name, value in sample.items() if name != key}, target
+        if self.input_key not in sample:
+            raise ValueError(
+                f"a sample has no field {self.input_key!r}; it has {', '.join(sample)}"
+            )
+        return sample[self.input_key], target
+
+    def _pair(self, sample: Any) -> tuple[Any, Any]:
+        if isinstance(sample, list | tuple) and not hasattr(sample, "_fields"):
+            if len(sample) == 2:
+                return sample[0], sample[1]
+            if len(sample) == 1:  # TensorDataset of inputs alone
+                return sample[0], NOTHING
+            if self.with_target:
+                raise ValueError(
+                    f"a sample has {len(sample)} parts; (inputs, target) or a dict is needed"
+                )
+        return sample, NOTHING
+
+
+NOTHING: Any = type("Nothing", (), {})()
+
+
+class Encode:
+    """Class index of a label; a class, so that it pickles.
+
+    Args:
+        index: Index of each label.
+    """
+
+    def __init__(self, index: Mapping[Any, int]) -> None:
+        self.index: dict[Any, int] = dict(index)
+
+    def __call__(self, label: Any) -> int:
+        """Look one label up."""
+        key: Any = label.item() if isinstance(label, Tensor | np.generic) else label
+        if key not in self.index:
+            raise ValueError(
+                f"label {key!r} is not in the class list {list(self.index)[:10]}; give classes= "
+                "or mend the label"
+            )
+        return int(self.index[key])
+
+
+class WrappedDataset(Dataset[Any]):
+    """Some rows of a map-style dataset.
+
+    Args:
+        dataset: The user's own.
+        rows: (M,) int64, which of its samples, in order.
+        parts: Takes a sample apart and transforms it.
+        labels: (M,) encoded targets that stand in for the samples' own.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rows: npt.NDArray[np.int64],
+        parts: Parts,
+        *,
+        labels: Sequence[Any] | None = None,
+    ) -> None:
+        self.dataset, self.rows, self.parts, self.labels = dataset, rows, parts, labels
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        sample = self.parts(self.dataset[int(self.rows[index])])
+        if self.labels is None or not self.parts.with_target:
+            return sample
+        item = sample[0] if isinstance(sample, tuple) and len(sample) == 2 else sample
+        return item, self.labels[index]
+
+    def describe(self, index: int) -> str:
+        """The row of the user's dataset, and the path where a sample is one."""
+        row = int(self.rows[index])
+        if isinstance(self.dataset, list | tuple):
+            item = self.dataset[row]
+            first = item[0] if isinstance(item, list | tuple) and item else item
+            if isinstance(first, str):
+                return f"row {row}, {first}"
+        return f"row {row}"

@@ -1,0 +1,300 @@
+"""Any dataset that a user brings: map-style, iterable, a list of pairs, Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from .core.base import DataModule, Split
+from .core.classes import given_classes
+from .core.collate import collate, list_pairs, pad_pairs
+from .core.decode import decode_image
+from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.found_labels import find_classes, find_labels
+from .core.loader import make_stream_loader
+from .core.seeding import Indices, kept_random_state
+from .core.settings import check_name, given_again
+from .core.splits import fingerprint
+from .core.streams import StreamBatches
+from .core.wrapped import Encode, Parts, WrappedDataset
+
+Data = Dataset[Any] | Sequence[Any]
+COLLATES = {"stack": collate, "pad": pad_pairs, "list": list_pairs}
+
+
+class DatasetDataModule(DataModule):
+    """A user's own dataset, with a split, transforms for train and eval apart, and exact loaders.
+
+    Either ``dataset``, to be split, or ``train`` with ``val`` and ``test`` as far as they exist
+    (a missing val is cut out of train)::
+
+        DatasetDataModule([("a.jpg", "cat"), ("b.jpg", "dog"), ...], load="image")
+        DatasetDataModule(train=MyDataset("train"), val=MyDataset("val"))
+        DatasetDataModule(datasets.load_from_disk("reviews"), input_key="ids", collate="pad")
+
+    Samples are ``(inputs, target)`` pairs or dicts. A batch::
+
+        inputs  what the samples stack to; PaddedInputs with collate="pad", a list with "list"
+        target  (N,) int64, (N, K) float32, or (N,) or (N, T) float32 with task="regression"
+
+    Labels are read where the dataset keeps them (``targets``, ``samples``, a column, the second
+    of a pair), through ``Subset`` and ``ConcatDataset``; no sample is opened for them. Pictures
+    (PIL) become float32, normalised; tensors stay as they are.
+
+    Args:
+        dataset: One dataset to be split.
+        train: The train part.
+        val: The validation part.
+        test: The test part.
+        predict: Samples to be predicted: inputs alone, or pairs whose target is left out.
+        labels: Label of each sample of ``dataset`` or ``train``, where it does not keep them.
+        classes: Class names in the order of their index.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        load: What opens the first part of a pair: a callable, or ``"image"`` for paths.
+        input_key: Field of a dict sample that is the input; None: all but the target.
+        target_key: Field that is the target; None: ``label``, ``labels`` or ``target``.
+        train_transform: Applied to a train sample's input.
+        eval_transform: The same for val, test and predict.
+        collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
+        mean: One value a channel for pictures; None: ImageNet's.
+        std: As ``mean``.
+        **options: See :class:`~datamodules.core.base.DataModule`.
+
+    Raises:
+        ValueError: If neither or both forms are given, or labels do not fit.
+    """
+
+    def __init__(
+        self,
+        dataset: Data | None = None,
+        *,
+        train: Data | None = None,
+        val: Data | None = None,
+        test: Data | None = None,
+        predict: Data | None = None,
+        labels: Sequence[Any] | None = None,
+        classes: list[str] | None = None,
+        task: Literal["multiclass", "multilabel", "regression"] = "multiclass",
+        load: Callable[[Any], Any] | Literal["image"] | None = None,
+        input_key: str | None = None,
+        target_key: str | None = None,
+        train_transform: Callable[[Any], Any] | None = None,
+        eval_transform: Callable[[Any], Any] | None = None,
+        collate: str | Callable[[list[Any]], Any] = "stack",
+        mean: list[float] | None = None,
+        std: list[float] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if (dataset is None) == (train is None) and predict is None:
+            raise ValueError("pass dataset=, which is split, or train= (with val= and test=)")
+        if dataset is not None and (val is not None or test is not None):
+            raise ValueError("dataset= is split into all parts; with val= or test= pass train=")
+        if isinstance(collate, str):
+            check_name(collate, COLLATES, "collate")
+        check_name(task, ("multiclass", "multilabel", "regression"), "task")
+        self.task = task
+        given = {"train": train if dataset is None else dataset, "val": val, "test": test}
+        self._given = {name: data for name, data in given.items() if data is not None}
+        self._to_predict = predict
+        self._labels, self._classes = labels, given_classes(classes, None)
+        self._load: Any = picture if load == "image" else load
+        self._collate = COLLATES[collate] if isinstance(collate, str) else collate
+        self._train_transform, self._eval_transform = train_transform, eval_transform
+        self._rows: dict[str, Indices] = {}
+        self._found: dict[str, Any] = {}
+
+    def read(self) -> None:
+        """Find the labels and decide the splits."""
+        for name in self._given:
+            given_again(self._given[name], name)
+        train: Any = self._given["train"]
+        if isinstance(train, IterableDataset):
+            if self.hparams["val_split"] or self.hparams["test_split"]:
+                raise ValueError("an iterable dataset cannot be split; pass val= and test=")
+            return
+        key = self.hparams["target_key"]
+        found = find_labels(train, key) if self._labels is None else np.asarray(self._labels)
+        if found is not None and len(found) != len(train):
+            raise ValueError(f"labels has {len(found)} entries, the dataset {len(train)} samples")
+        self._found["train"] = found
+        strata, names = None, None
+        if found is not None and found.ndim == 1 and self.task == "multiclass":
+            names, strata = np.unique(found, return_inverse=True)
+        whole = self.hparams["dataset"] is not None
+        cut = self.split_samples(
+            len(train),
+            labels=strata,
+            names=None if names is None else names.astype(str).tolist(),
+            given=() if whole else {"test", *self._given} - {"train"},
+        )
+        self._rows = {s: rows for s, rows in cut.items() if whole or s == "train" or len(rows)}
+        for split in self._given.keys() - {"train"}:
+            data: Any = self._given[split]
+            if not isinstance(data, IterableDataset):
+                self._rows[split] = np.arange(len(data))
+                self._found[split] = find_labels(data, key)
+
+    def fit(self) -> dict[str, Any]:
+        """Class list and counts, and what one sample tells of the inputs."""
+        fitted: dict[str, Any] = {}
+        train, found = self._given["train"], self._found.get("train")
+        kept = self._classes or find_classes(train, self.hparams["target_key"])
+        if self.task != "regression" and (found is not None or kept is not None):
+            fitted |= self._fit_classes(found, kept)
+        if not isinstance(train, IterableDataset) and len(self._rows["train"]):
+            parts = self._parts("val", with_target=False)
+            with kept_random_state():
+                item = parts(train[int(self._rows["train"][0])])
+            fitted |= self._fit_inputs(item)
+        return fitted
+
+    def _fit_inputs(self, item: Any) -> dict[str, Any]:
+        """What sizes a net, and the statistics that a uint8 picture is normalised by."""
+        if not isinstance(item, Tensor):
+            return {}
+        if item.ndim == 1:
+            return {"input_sizes": {"num_numeric": len(item), "cardinalities": []}}
+        if item.ndim != 3:
+            return {}
+        fitted: dict[str, Any] = {"input_sizes": {"input_shape": list(item.shape)}}
+        if item.dtype == torch.uint8 and len(item) in (1, 3):
+            for name, default in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
+                grey = [sum(default) / 3]
+                fitted[name] = self.hparams[name] or (grey if len(item) == 1 else list(default))
+        return fitted
+
+    def _fit_classes(self, found: Any, kept: list[str] | None) -> dict[str, Any]:
+        rows = self._rows.get("train")
+        if self.task == "multilabel":
+            names = kept or [str(k) for k in range(found.shape[1])]
+            counts = found[rows].sum(0) if found is not None else [0] * len(names)
+            return {"classes": names, "class_counts": [int(c) for c in counts]}
+        if found is None:
+            return {"classes": kept}
+        if np.issubdtype(found.dtype, np.floating) and not np.all(found == found.round()):
+            raise ValueError(
+                f"labels such as {found[found != found.round()][0]} are no classes; pass "
+                'task="regression", or whole numbers or names'
+            )
+        values = found.astype(np.int64) if np.issubdtype(found.dtype, np.floating) else found
+        there = [value.item() for value in np.unique(values[rows])]
+        names = kept or [str(value) for value in there]
+        known: list[Any] = there if kept is None else list(kept)
+        if kept is not None and np.issubdtype(values.dtype, np.integer):
+            known = list(range(len(kept)))  # labels are indices into the class list
+        strange = [value for value in np.unique(values).tolist() if value not in set(known)]
+        if strange:
+            raise ValueError(
+                f"label {strange[0]!r} is not among the classes of train ({names[:10]}); add it to "
+                "train or give classes="
+            )
+        counts = [int(np.sum(values[rows] == label)) for label in known]
+        return {"classes": names, "class_counts": counts, "known": known}
+
+    def dataset(self, split: Split) -> Any:
+        """Samples of one split; an iterable dataset as it is."""
+        if split == "predict":
+            data = given_again(self._to_predict, "predict")
+            if data is None or isinstance(data, IterableDataset):
+                return data
+            parts = self._parts(split, with_target=False)
+            return WrappedDataset(data, np.arange(len(data)), parts)
+        from_train = split in self._rows and split not in self._given
+        data = self._given.get("train" if from_train else split)
+        if isinstance(data, IterableDataset) or data is None or not len(self._rows[split]):
+            return None if not isinstance(data, IterableDataset) else data
+        own = from_train or split == "train"
+        labels = None
+        if self._labels is not None and own:
+            encode = self._encoder() or (lambda label: label)
+            labels = [encode(self._labels[i]) for i in self._rows[split]]
+        return WrappedDataset(data, self._rows[split], self._parts(split), labels=labels)
+
+    def default_collate(self, split: Split) -> Any:
+        """The collate that was asked for."""
+        return given_again(self._collate, "collate")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what was fitted; see the base."""
+        super().load_state_dict(state_dict)
+        self._set_finish()
+
+    @property
+    def predict_keys(self) -> list[int]:
+        """Position of each predicted sample."""
+        return list(range(len(self.predict_dataset)))
+
+    def split_fingerprint(self) -> str:
+        """Digest of each split's rows and labels."""
+        parts: list[Any] = []
+        for split, rows in sorted(self._rows.items()):
+            parts += [split, rows]
+        for split, found in sorted(self._found.items()):
+            parts += [split, "" if found is None else "\n".join(map(str, found.tolist()))]
+        return fingerprint(*parts)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _ensure_read(self, stage: str | None) -> None:
+        super()._ensure_read(stage)
+        self._set_finish()
+
+    def _set_finish(self) -> None:
+        if "mean" in self.fitted:
+            self.finish = Finish(self.fitted["mean"], self.fitted["std"])
+
+    def _parts(self, split: Split, *, with_target: bool = True) -> Parts:
+        train = split == "train"
+        transform = self._train_transform if train else self._eval_transform
+        return Parts(
+            input_key=self.hparams["input_key"],
+            target_key=self.hparams["target_key"],
+            load=given_again(self._load, "load"),
+            transform=given_again(transform, "train_transform" if train else "eval_transform"),
+            encode=self._encoder(),
+            with_target=with_target,
+        )
+
+    def _encoder(self) -> Any:
+        if self.task != "multiclass":
+            return as_floats
+        if "known" not in self.fitted:
+            return None
+        return Encode({label: k for k, label in enumerate(self.fitted["known"])})
+
+    def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
+        data = self._dataset(split)
+        if not isinstance(data, IterableDataset):
+            return super()._loader(split, num_workers=num_workers)
+        train = split == "train"
+        size = self.hparams["batch_size"]
+        stream = StreamBatches(
+            data,
+            batch_size=size if train else self.hparams["eval_batch_size"] or size,
+            transform=self._parts(split, with_target=split != "predict"),
+            collate_fn=self.default_collate(split),
+            seed=self.hparams["seed"],
+            rest="repeat" if train else "keep",
+            **self._ranks(),
+        )
+        workers = self.hparams["num_workers"] if num_workers is None else num_workers
+        return make_stream_loader(
+            stream, num_workers=workers, options=self.loader_options, **self._crossing()
+        )
+
+
+def picture(source: Any) -> Image.Image:
+    """Open a picture file as RGB; a function of this module, so that it pickles."""
+    return decode_image(source, mode="RGB")
+
+
+def as_floats(target: Any) -> Tensor:
+    """Target of a regression, or of several labels, as float32."""
+    return torch.as_tensor(target, dtype=torch.float32)
