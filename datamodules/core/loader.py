@@ -16,7 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 from .cores import default_workers
 from .keyed import KeyedDataset
 from .samplers import RowBatches, ShardedBatchSampler
-from .settings import check_name
+from .settings import check_name, given_again
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 
@@ -179,7 +179,7 @@ def make_loader(
         "persistent_workers": persistent,
         # else torch draws its base seed from the user's own stream
         "generator": torch.Generator().manual_seed(0),
-        **(options or {}),
+        **{k: given_again(v, f"loader_options[{k!r}]") for k, v in (options or {}).items()},
     }
     chosen.pop("drop_last", None)  # the plan knows
     keyed = KeyedDataset(
