@@ -7,9 +7,9 @@ import torch
 from datamodules.core.samplers import (
     Batches,
     Exact,
+    InOrder,
     Keys,
     RowBatches,
-    Sequential,
     ShardedBatchSampler,
     Shuffled,
 )
@@ -32,7 +32,7 @@ def ranks(plan, size, world, *, epoch=0, seed=0, **options):
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("n", [1, 2, 5, 33, 34, 100, 101])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 8, 32])
-@pytest.mark.parametrize("plan", [Shuffled, Sequential])
+@pytest.mark.parametrize("plan", [Shuffled, InOrder])
 def test_training_covers_everything_in_equal_steps(world, n, batch_size, plan):
     lengths = set()
     for epoch in range(3):

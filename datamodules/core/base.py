@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
+from .buckets import LengthBuckets
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
-from .samplers import Exact, Plan, Sequential, ShardedBatchSampler, Shuffled, check_batch_size
+from .plans import SAMPLINGS as KINDS
+from .plans import Facts, GlobalBatches, Sampling
+from .samplers import Exact, Plan, ShardedBatchSampler, check_batch_size
 from .settings import check_name, given_again, plain
 from .source import SPLITS, Source, Split
 from .splits import check_shares
@@ -21,6 +25,7 @@ from .stepwise import StepwiseGuard
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
+SAMPLINGS: dict[str, type[Sampling]] = {**KINDS, "length_buckets": LengthBuckets}
 # Lightning's warnings of faults that cannot happen here
 ANSWERED = (
     # the module's own hook is called by ours
@@ -28,7 +33,6 @@ ANSWERED = (
     # a source without a val split
     "Total length of `list` across ranks is zero",
 )
-SAMPLERS = {"shuffle": Shuffled, "sequential": Sequential}
 
 
 class DataModule(Source, L.LightningDataModule):
@@ -59,7 +63,13 @@ class DataModule(Source, L.LightningDataModule):
         split_seed: Seed of the split; the global seed has no part in it.
         split_options: ``{"stratify": False}`` for a split that does not look at the labels.
         seed: Seed of order and augmentation; None follows ``lightning.seed_everything``.
-        sampler: ``"shuffle"``, ``"sequential"``, or ``plan(generator, world_size) -> batches``.
+        sampler: ``"shuffle"``, ``"sequential"``, ``"weighted"``, ``"balanced"``, ``"pairs"``,
+            ``"views"``, ``"stratified"``, ``"length_buckets"``; a :class:`Sampling` with
+            parameters, such as ``PByK(8, 4)``; or ``plan(generator, world_size) -> batches``.
+        global_batch_size: Rows of a step over all devices, in place of ``batch_size``: planned
+            first and cut by rank, so that the steps do not depend on the number of devices.
+        uneven: When a plan's batches are no multiple of the ranks, ``"repeat"`` the first or
+            ``"drop"`` the last, at most W - 1.
         loader_options: Any other ``DataLoader`` argument, such as ``pin_memory`` or ``drop_last``.
         with_rows: Predict batches become ``RowBatch(inputs, rows)``.
     """
@@ -75,19 +85,23 @@ class DataModule(Source, L.LightningDataModule):
         split_seed: int = 0,
         split_options: dict[str, Any] | None = None,
         seed: int | None = None,
-        sampler: str | Plan = "shuffle",
+        sampler: str | Sampling | Plan = "shuffle",
+        global_batch_size: int | None = None,
+        uneven: Literal["repeat", "drop"] = "repeat",
         loader_options: dict[str, Any] | None = None,
         with_rows: bool = False,
     ) -> None:
         super().__init__()
         check_batch_size(batch_size)
         check_batch_size(batch_size if eval_batch_size is None else eval_batch_size)
+        check_batch_size(batch_size if global_batch_size is None else global_batch_size)
+        check_name(uneven, ("repeat", "drop"), "uneven")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
         for name in split_options or {}:
             check_name(name, ["stratify"], "split option")
         if isinstance(sampler, str) and not sampler.startswith("<"):
-            check_name(sampler, SAMPLERS, "sampler")
+            check_name(sampler, SAMPLINGS, "sampler")
         # Not to the logger: equal names with other values in the model would stop the run.
         self.save_hyperparameters(frame=inspect.currentframe(), logger=False)
         plain_hparams = plain(dict(self.hparams))
@@ -208,13 +222,27 @@ class DataModule(Source, L.LightningDataModule):
 
     # --- inside ------------------------------------------------------------------------------
 
+    def facts(self, dataset: Any) -> Facts:
+        """What a kind of sampling may know of the train dataset."""
+        labels, lengths = getattr(dataset, "targets", None), getattr(dataset, "lengths", None)
+        lengths = lengths() if callable(lengths) else lengths
+        whole = self.hparams["global_batch_size"]
+        single = labels is not None and np.ndim(labels) == 1 and self.task == "multiclass"
+        return Facts(
+            n=len(dataset),
+            batch_size=whole or self.hparams["batch_size"],
+            drop_last=bool(self.loader_options.get("drop_last", False)),
+            labels=np.asarray(labels, np.int64) if single else None,
+            lengths=None if lengths is None else np.asarray(lengths, np.int64),
+        )
+
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
-        if not isinstance(self.sampler, str):
-            return self.sampler
-        plan = SAMPLERS[given_again(self.sampler, "sampler")]
-        drop_last = bool(self.loader_options.get("drop_last", False))
-        return plan(len(dataset), self.hparams["batch_size"], drop_last=drop_last)
+        sampling = given_again(self.sampler, "sampler")
+        if isinstance(sampling, str):
+            sampling = SAMPLINGS[sampling]()
+        plan = sampling.plan(self.facts(dataset)) if isinstance(sampling, Sampling) else sampling
+        return GlobalBatches(plan) if self.hparams["global_batch_size"] else plan
 
     def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
         data, train = self._dataset(split), split == "train"
@@ -237,7 +265,7 @@ class DataModule(Source, L.LightningDataModule):
             self.plan(data) if train else Exact(len(data), size),
             len(data),
             seed=self.hparams["seed"],
-            uneven="repeat" if train else "keep",
+            uneven=self.hparams["uneven"] if train else "keep",
             seeded=split != "predict",
             **self._ranks(),
         )

@@ -102,7 +102,7 @@ class Shuffled:
         return cut_steps(order, self.batch_size, world_size, drop_last=self.drop_last)
 
 
-class Sequential(Shuffled):
+class InOrder(Shuffled):
     """Every sample once an epoch, always in the dataset's own order."""
 
     def order(self, generator: torch.Generator) -> Indices:

@@ -1,0 +1,119 @@
+"""Length buckets under a token budget: like lengths meet, the number of steps never changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .plans import Facts, Sampling
+from .samplers import Batches, Plan
+from .seeding import Indices
+
+Lengths = npt.NDArray[np.int64]
+
+
+class LengthBuckets(Sampling):
+    """Batches of samples of like length, one bucket a step for all ranks.
+
+    Bounds are fitted once on the train lengths by dynamic programming: the least padding for
+    ``buckets`` bounds. An epoch permutes inside each bucket, cuts a step of equal batches for all
+    ranks at a time, and carries what is left over up into the next bucket. Bucket sizes do not
+    depend on the epoch, so neither does the number of steps, which Lightning reads once.
+
+    Args:
+        max_tokens: Padded tokens of a batch, at most; None: ``batch_size`` rows a batch.
+        buckets: Number of bounds, at most.
+        multiple: Bounds are multiples of it, as tensor cores like them.
+    """
+
+    def __init__(
+        self, max_tokens: int | None = None, *, buckets: int = 32, multiple: int = 8
+    ) -> None:
+        for name, value in (("buckets", buckets), ("multiple", multiple)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
+        self.max_tokens, self.buckets, self.multiple = max_tokens, buckets, multiple
+
+    def plan(self, facts: Facts) -> Plan:
+        """Plan for one train split.
+
+        Raises:
+            ValueError: If the source has no lengths, or the budget is below the longest sample.
+        """
+        if facts.lengths is None:
+            raise ValueError("length buckets need lengths, which this source does not have")
+        lengths = np.asarray(facts.lengths, np.int64)
+        bounds = fit_bounds(lengths, self.buckets, self.multiple)
+        longest = int(lengths.max(initial=1))
+        if self.max_tokens is not None and self.max_tokens < longest:
+            raise ValueError(
+                f"max_tokens={self.max_tokens} is less than the longest sample ({longest} tokens); "
+                "raise it or lower max_length"
+            )
+        sizes = np.full(len(bounds), facts.batch_size)
+        if self.max_tokens is not None:
+            sizes = np.maximum(1, self.max_tokens // np.minimum(bounds, longest))
+        return _Buckets(lengths, bounds, sizes, drop_last=facts.drop_last)
+
+
+class _Buckets:
+    def __init__(
+        self, lengths: Lengths, bounds: Lengths, sizes: Lengths, *, drop_last: bool
+    ) -> None:
+        self.bucket = np.searchsorted(bounds, lengths)
+        self.bounds, self.sizes, self.drop_last = bounds, sizes, drop_last
+
+    def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
+        order = torch.randperm(len(self.bucket), generator=generator).numpy()
+        order = order[np.argsort(self.bucket[order], kind="stable")]
+        steps: list[list[Indices]] = []
+        carry, start = np.empty(0, np.int64), 0
+        for count, size in zip(
+            np.bincount(self.bucket, minlength=len(self.bounds)), self.sizes, strict=True
+        ):
+            members = np.concatenate([carry, order[start : start + count]])
+            start += count
+            whole = len(members) // (size * world_size)
+            cut = members[: whole * size * world_size].reshape(whole, world_size, size)
+            steps += [list(step) for step in cut]
+            carry = members[whole * size * world_size :]
+        if len(carry) and not self.drop_last:
+            least = world_size * min(2, int(self.sizes[-1]), len(order))
+            steps.append(np.array_split(np.resize(carry, max(len(carry), least)), world_size))
+        mixed = torch.randperm(len(steps), generator=generator).tolist()
+        return Batches.of([batch for s in mixed for batch in steps[s]])
+
+
+def fit_bounds(lengths: Lengths, count: int, multiple: int = 8) -> Lengths:
+    """Upper bounds of at most ``count`` buckets with the least padding to the bound.
+
+    Args:
+        lengths: (n,) int64, at least 1.
+        count: Number of buckets.
+        multiple: Bounds are multiples of it; of a larger one where there would be over 1,024.
+
+    Returns:
+        Ascending bounds; the last is at least the greatest length.
+    """
+    longest = int(lengths.max(initial=1))
+    while longest > 1024 * multiple:
+        multiple *= 2
+    total = np.cumsum(np.bincount(-(-lengths // multiple), minlength=2).astype(np.float64))
+    size = len(total)
+    value = np.arange(size) * multiple
+    best = np.full((count + 1, size), np.inf)
+    came_from = np.zeros((count + 1, size), np.int64)
+    best[0, 0], best[1] = 0, total * value
+    for k in range(2, count + 1):
+        for j in range(size):
+            cost = best[k - 1, : j + 1] + (total[j] - total[: j + 1]) * value[j]
+            came_from[k, j] = cost.argmin()
+            best[k, j] = cost[came_from[k, j]]
+    bounds, j = set(), size - 1
+    for k in range(count, 0, -1):
+        bounds.add(j * multiple)
+        j = int(came_from[k, j])
+    return np.array(sorted(bound for bound in bounds if bound > 0), np.int64)
