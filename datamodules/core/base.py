@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from .buckets import LengthBuckets
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
+from .mix import Mix, mixed
 from .plans import SAMPLINGS as KINDS
 from .plans import Facts, GlobalBatches, Sampling
 from .samplers import Exact, Plan, ShardedBatchSampler, check_batch_size
@@ -150,7 +151,7 @@ class DataModule(Source, L.LightningDataModule):
         """Finish pictures that crossed as uint8, then call the module's own override."""
         trainer = self.trainer
         if self.finish is not None:
-            finished = self.finish(batch)
+            finished = mixed(self.finish(batch))
             if finished is not batch and trainer is not None:
                 finished = trainer.precision_plugin.convert_input(finished)
             batch = finished
@@ -222,6 +223,10 @@ class DataModule(Source, L.LightningDataModule):
 
     # --- inside ------------------------------------------------------------------------------
 
+    def mix(self) -> Mix | None:
+        """MixUp or CutMix of the train batches; a picture source says."""
+        return None
+
     def facts(self, dataset: Any) -> Facts:
         """What a kind of sampling may know of the train dataset."""
         labels, lengths = getattr(dataset, "targets", None), getattr(dataset, "lengths", None)
@@ -282,6 +287,7 @@ class DataModule(Source, L.LightningDataModule):
             sampler,
             batch_size=size,
             predict=split == "predict",
+            mix=self.mix() if train else None,
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
             num_workers=workers,

@@ -15,6 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from .cores import default_workers
 from .keyed import KeyedDataset
+from .mix import Mix, mixed
 from .samplers import RowBatches, ShardedBatchSampler
 from .settings import check_name, given_again
 from .splits import fingerprint
@@ -42,14 +43,20 @@ class Loader(DataLoader[Any]):
     Args:
         dataset: Asked by :class:`Keys`.
         finish: Applied to each batch in the consuming process; None leaves batches as they are.
+        mix: Draws MixUp or CutMix for each batch.
         **kwargs: ``DataLoader``'s own arguments.
     """
 
     def __init__(
-        self, dataset: Any, *, finish: Callable[[Any], Any] | None = None, **kwargs: Any
+        self,
+        dataset: Any,
+        *,
+        finish: Callable[[Any], Any] | None = None,
+        mix: Mix | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
-        self.finish = finish
+        self.finish, self.mix = finish, mix
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
         if isinstance(dataset, StreamBatches):
@@ -75,8 +82,10 @@ class Loader(DataLoader[Any]):
             sampler.start(self._seen)
         box: list[Any] = []
         for batch in super().__iter__():
+            if self.mix is not None and isinstance(sampler, ShardedBatchSampler):
+                batch = self.mix.drawn(batch, sampler.step_seed(self._seen))
             self._seen += 1
-            box.append(batch if self.finish is None else self.finish(batch))
+            box.append(batch if self.finish is None else mixed(self.finish(batch)))
             del batch
             yield box.pop()  # the frame keeps no batch: what the consumer drops is free again
 
@@ -145,6 +154,7 @@ def make_loader(
     predict: bool = False,
     with_rows: bool = False,
     finish: Callable[[Any], Any] | None = None,
+    mix: Mix | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -160,6 +170,7 @@ def make_loader(
         predict: Show the sampler in the form in which Lightning records row indices.
         with_rows: Make predict batches :class:`RowBatch`.
         finish: Applied to each batch in the consuming process.
+        mix: Draws MixUp or CutMix for each batch.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory.
         options: The user's own loader options; they win.
@@ -192,7 +203,7 @@ def make_loader(
         _check_pickles(keyed)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if predict else sampler
     chosen["collate_fn"] = _as_is
-    return Loader(keyed, finish=finish, batch_sampler=batch_sampler, **chosen)
+    return Loader(keyed, finish=finish, mix=mix, batch_sampler=batch_sampler, **chosen)
 
 
 def make_stream_loader(

@@ -274,6 +274,11 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         offsets = np.concatenate([batches.offsets, batches.offsets[-1] + np.cumsum(lengths)])
         return Batches(np.concatenate([batches.indices, *repeated]), offsets)
 
+    def step_seed(self, step: int) -> int:
+        """32-bit seed of one step of this rank in this epoch, for draws of a whole batch."""
+        place = np.array([step * self.num_replicas + self.rank])
+        return int(sample_seeds(self.seed, self.epoch, place, np.full(1, -2))[0])
+
     def start(self, first: int) -> None:
         """Begin after ``first`` steps, on a resumed fit."""
         self.first = first
