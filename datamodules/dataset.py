@@ -215,7 +215,20 @@ class DatasetDataModule(DataModule):
         if self._labels is not None and own:
             encode = self._encoder() or (lambda label: label)
             labels = [encode(self._labels[i]) for i in self._rows[split]]
-        return WrappedDataset(data, self._rows[split], self._parts(split), labels=labels)
+        return WrappedDataset(
+            data,
+            self._rows[split],
+            self._parts(split),
+            labels=labels,
+            targets=self._targets(split) if own else None,
+        )
+
+    def _targets(self, split: Split) -> Indices | None:
+        found, known = self._found.get("train"), self.fitted.get("known")
+        if found is None or known is None:
+            return None
+        index = {label: k for k, label in enumerate(known)}
+        return np.array([index[label] for label in found[self._rows[split]].tolist()], np.int64)
 
     def default_collate(self, split: Split) -> Any:
         """The collate that was asked for."""

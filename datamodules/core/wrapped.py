@@ -108,6 +108,7 @@ class WrappedDataset(Dataset[Any]):
         rows: (M,) int64, which of its samples, in order.
         parts: Takes a sample apart and transforms it.
         labels: (M,) encoded targets that stand in for the samples' own.
+        targets: (M,) int64 class indices, as far as known, for sampling by class.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class WrappedDataset(Dataset[Any]):
         parts: Parts,
         *,
         labels: Sequence[Any] | None = None,
+        targets: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.dataset, self.rows, self.parts, self.labels = dataset, rows, parts, labels
+        self.targets = targets
 
     def __len__(self) -> int:
         return len(self.rows)
