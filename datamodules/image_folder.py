@@ -11,11 +11,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from .core.base import DataModule, Split
+from .core.base import SPLITS, DataModule, Split
 from .core.classes import ClassMap, given_classes
-from .core.files import PathList, check_roots, has_folders, list_classes, split_folders
+from .core.files import (
+    PathList,
+    check_roots,
+    has_folders,
+    list_classes,
+    seen_from,
+    split_folders,
+)
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
-from .core.label_table import read_label_table
+from .core.label_table import read_label_table, several_labels
 from .core.pictures import PictureDataset, predict_sources
 from .core.settings import given_again, plain
 from .core.splits import fingerprint
@@ -98,15 +105,7 @@ class ImageFolderDataModule(DataModule):
         self._given = given_classes(classes, class_to_idx)
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._predict_path = predict_path
-        if label_separator is not None and not isinstance(label_column, str):
-            raise ValueError("label_separator parts one column, but label_column names several")
-        self.several = label_separator is not None or not isinstance(label_column, str)
-        if self.several and (table is None or not label_column or label_separator == ""):
-            raise ValueError(
-                "several labels a row need table=, and label_column= with one column or more or a "
-                f"label_separator= that is not empty; got table={table}, "
-                f"label_column={label_column}, label_separator={label_separator!r}"
-            )
+        self.several = several_labels(table, label_column, label_separator)
         self.task = "multilabel" if self.several else "multiclass"
         channels = 3 if mode == "RGB" else 1
         grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
@@ -118,7 +117,12 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(
                 f"mode={mode!r} has {channels} channels, got {len(self.finish.mean)} values of mean"
             )
-        self._prefixes: list[str] = []
+        if max(self.finish.mean) > 1:
+            raise ValueError(
+                f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255"
+            )
+        self._found_in: list[Path] = []
+        self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
 
     @property
@@ -164,8 +168,7 @@ class ImageFolderDataModule(DataModule):
         """List the files and decide the splits."""
         if not self._roots:
             raise ValueError("pass root=, the folder of the pictures")
-        roots = check_roots(self._roots)
-        self._prefixes = [str(root) + os.sep for root in roots]
+        roots = self._found_in = check_roots(self._roots)
         if self.hparams["table"] is None:
             self._read_folders(roots)
         else:
@@ -241,8 +244,10 @@ class ImageFolderDataModule(DataModule):
     def fit(self) -> dict[str, Any]:
         """Class list and counts of the train split."""
         size = self.hparams["image_size"]
+        if not len(self._paths["train"]):
+            raise ValueError("val and test take all the pictures; lower val_split or test_split")
         classes, counts = self._map.fit(self._given)
-        for split in self._paths:
+        for split in sorted(self._paths, key=SPLITS.index):
             self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
         return {
             "classes": classes,
@@ -278,11 +283,11 @@ class ImageFolderDataModule(DataModule):
 
     def split_fingerprint(self) -> str:
         """Digest of each split's files, relative to their roots, and of their classes."""
+        if self._digest is not None:  # asked for with each checkpoint; 200,000 files cost 0.7 s
+            return self._digest
         parts: list[Any] = []
         for split in ("train", "val", "test"):
-            names = (
-                next((p[len(f) :] for f in self._prefixes if p.startswith(f)), p)
-                for p in self._paths.get(split, [])
-            )
-            parts += [split, "\n".join(names), self._map.labels.get(split, np.empty(0))]
-        return fingerprint(*parts, "\n".join(self._map.names))
+            names = "\n".join(seen_from(self._found_in, self._paths.get(split, [])))
+            parts += [split, names, self._map.labels.get(split, np.empty(0))]
+        self._digest = fingerprint(*parts, "\n".join(self._map.names))
+        return self._digest

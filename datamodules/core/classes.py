@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -22,6 +24,7 @@ class ClassMap:
 
     def __init__(self, names: Sequence[str], labels: Mapping[str, Labels]) -> None:
         self.names, self.labels = list(names), dict(labels)
+        self._said: set[str] = set()
 
     def fit(self, given: Sequence[str] | None = None) -> tuple[list[str], list[int]]:
         """Class list, from train or as given, and the train samples of each class.
@@ -61,11 +64,14 @@ class ClassMap:
         strange = [self.names[k] for k in self._present(split) if self.names[k] not in index]
         said = ", ".join(map(repr, strange[:5])) + (", ..." if len(strange) > 5 else "")
         if strange and unknown == "raise":
+            close = _close(strange[0], classes)
+            # a rare one of several labels may lie in val by the draw alone: adding does not help
+            remedy = "add it to train/" if labels.ndim == 1 else "list it in classes="
             raise ValueError(
-                f"the class list lacks {said}, found in train; add it to classes= or pass "
+                f"the class list lacks {said}, found in train{close}; add it to classes= or pass "
                 'unknown_classes="drop"'
                 if split == "train"
-                else f"train/ and {split}/ disagree: {said} is in {split}/ only; add it to train/ "
+                else f"train/ and {split}/ disagree: {said} is in {split}/ only{close}; {remedy} "
                 'or pass unknown_classes="drop"'
             )
         if labels.ndim == 2:
@@ -73,17 +79,21 @@ class ClassMap:
             for k, name in enumerate(self.names):
                 if name in index:
                     several[:, index[name]] = labels[:, k]
+            if strange:
+                self._say(split, f"{split} labels dropped that the class list lacks: {said}")
             return np.arange(len(labels)), several
         to_index = np.array([index.get(name, -1) for name in self.names], np.int64)
         targets = to_index[labels]
         rows = np.flatnonzero(targets >= 0)
         if strange:
-            warnings.warn(
-                f"{len(labels) - len(rows)} of {len(labels)} {split} samples dropped, since the "
-                f"class list lacks {said}",
-                stacklevel=3,
-            )
+            lost = f"{len(labels) - len(rows)} of {len(labels)} {split} samples dropped"
+            self._say(split, f"{lost}, since the class list lacks {said}")
         return rows, targets[rows]
+
+    def _say(self, split: str, what: str) -> None:
+        if split not in self._said:  # encoded anew for each fitted state, said once
+            self._said.add(split)
+            warnings.warn(what, stacklevel=4)
 
     def _present(self, split: str) -> list[int]:
         labels = self.labels.get(split)
@@ -91,6 +101,16 @@ class ClassMap:
             return []
         found = np.unique(labels) if labels.ndim == 1 else np.flatnonzero(labels.any(0))
         return [int(k) for k in found]
+
+
+def _close(name: str, classes: Sequence[str]) -> str:
+    """Hint at a class that is meant, it seems: one that looks the same, or differs by a letter."""
+    for like in classes:
+        if unicodedata.normalize("NFC", like) == unicodedata.normalize("NFC", name):
+            return f" (it looks like {like!a} but is written {name!a})"
+    lower = {like.lower(): like for like in classes}
+    close = difflib.get_close_matches(name.lower(), lower, 1, 0.8)
+    return f" (is it {lower[close[0]]!r}?)" if close else ""
 
 
 def given_classes(
@@ -109,6 +129,11 @@ def given_classes(
                 f"class_to_idx must give 0..{len(class_to_idx) - 1} once each, got {class_to_idx}"
             )
         return sorted(class_to_idx, key=class_to_idx.__getitem__)
-    if classes is not None and len(set(classes)) < len(classes):
-        raise ValueError(f"classes holds a name twice: {list(classes)}")
-    return None if classes is None else list(classes)
+    if classes is None:
+        return None
+    if isinstance(classes, str):
+        raise ValueError(f"classes must be a list of names, got the text {classes!r}")
+    names = [str(name) for name in classes]  # a YAML list of 0, 1, 2 means folders of these names
+    if len(set(names)) < len(names):
+        raise ValueError(f"classes holds a name twice: {names}")
+    return names

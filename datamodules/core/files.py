@@ -7,16 +7,17 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from .decode import IMAGE_SUFFIXES
 
 log = logging.getLogger(__name__)
-CLUTTER = frozenset({"__macosx", "thumbs.db", "desktop.ini"})
+CLUTTER = frozenset({"__macosx", "thumbs.db", "desktop.ini", "@eadir"})  # the last: Synology's
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
@@ -42,18 +43,25 @@ class PathList(Sequence[str]):
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         self._bytes = torch.from_numpy(np.frombuffer(b"".join(encoded), np.uint8).copy())
         self._ends: Tensor = torch.from_numpy(ends)
+        self._views: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
     def __getitem__(self, index: int) -> str:  # type: ignore[override]
+        index = index + len(self) if index < 0 else index
         if not 0 <= index < len(self):
             raise IndexError(f"path {index} of {len(self)}")
-        start, end = int(self._ends[index]), int(self._ends[index + 1])
-        return os.fsdecode(self._bytes[start:end].numpy().tobytes())
+        if self._views is None:  # NumPy finds a place in a tenth of torch's time
+            self._views = self._bytes.numpy(), self._ends.numpy()
+        content, ends = self._views
+        return os.fsdecode(content[ends[index] : ends[index + 1]].tobytes())
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_views": None}  # tensors alone travel without a copy
 
     def take(self, indices: Iterable[int]) -> PathList:
         """The paths at ``indices``."""
@@ -64,16 +72,14 @@ class Listing(NamedTuple):
     """Images of one split, found in class folders.
 
     Attributes:
-        paths: N paths, sorted by class and name.
+        paths: N paths, sorted by class, root and name.
         labels: N class names.
         classes: Sorted class names, those of empty folders too.
-        skipped: What was passed over, counted by ending.
     """
 
     paths: list[str]
     labels: list[str]
     classes: list[str]
-    skipped: Counter[str]
 
 
 def list_classes(roots: Sequence[Path]) -> Listing:
@@ -82,16 +88,23 @@ def list_classes(roots: Sequence[Path]) -> Listing:
     Hidden files, ``__MACOSX``, checkpoint folders and AppleDouble twins are not data.
 
     Raises:
-        ValueError: If there is no class folder, or a link leads back into a folder above it.
+        ValueError: If there is no class folder, no picture in any of them, or a link leads back
+            into a folder above it.
+        FileNotFoundError: If a link leads nowhere.
     """
     paths: list[str] = []
     labels: list[str] = []
     names: set[str] = set()
     skipped: Counter[str] = Counter()
-    for name, folder in sorted(
-        (entry.name, entry.path) for root in roots for entry in _entries(root) if entry.is_dir()
-    ):
-        found = sorted(_images(folder, skipped, (_identity(folder),)))
+    folders = []
+    for place, root in enumerate(roots):  # not by their paths: the split moves with the folders
+        for entry in _entries(root):
+            if entry.is_dir():
+                folders.append((entry.name, place, entry.path))
+            else:
+                skipped["outside the class folders"] += 1
+    for name, _, folder in sorted(folders):
+        found = sorted(_images(folder, skipped, _chain(Path(folder).parent)), key=_portable)
         names.add(name)
         paths += found
         labels += [name] * len(found)
@@ -100,33 +113,67 @@ def list_classes(roots: Sequence[Path]) -> Listing:
         raise ValueError(
             f"{where} must hold one folder for each class; {'; '.join(map(contents, roots))}"
         )
-    return Listing(paths, labels, sorted(names), skipped)
+    if not paths:
+        where = ", ".join(map(str, roots))
+        raise ValueError(
+            f"the class folders of {where} hold no pictures; {'; '.join(map(contents, roots))}"
+        )
+    report_skipped(skipped)
+    return Listing(paths, labels, sorted(names))
 
 
 def list_images(folder: Path) -> tuple[list[str], Counter[str]]:
     """Sorted images below ``folder``, and what was passed over, counted by ending."""
     skipped: Counter[str] = Counter()
-    return sorted(_images(str(folder), skipped, (_identity(str(folder)),))), skipped
+    found = _images(str(folder), skipped, _chain(folder.absolute().parent))
+    return sorted(found, key=_portable), skipped
 
 
-def split_folders(root: Path) -> dict[str, Path]:
+def seen_from(roots: Sequence[Path], paths: Iterable[str]) -> Iterator[str]:
+    """Paths relative to the root that holds them, with ``/`` on every system."""
+    starts = [str(root) + os.sep for root in roots]
+    for path in paths:
+        start = next((start for start in starts if path.startswith(start)), "")
+        yield path[len(start) :].replace(os.sep, "/")
+
+
+def split_folders(root: Path, *, need_train: bool = True) -> dict[str, Path]:
     """``{"train": ..., "val": ..., "test": ...}`` as far as ``root`` holds them.
 
-    Empty where there is no train folder: then the folders are classes.
+    Empty where there is no train folder, or one of pictures beside folders of other names: then
+    the folders are classes.
+
+    Args:
+        root: The folder.
+        need_train: Whether val or test alone will not do.
+
+    Raises:
+        ValueError: If two folders could be one split, or there are val and test alone.
     """
-    folders = {entry.name.lower(): Path(entry.path) for entry in _entries(root) if entry.is_dir()}
-    found = {}
+    folders = [entry for entry in _entries(root) if entry.is_dir()]
+    found: dict[str, Path] = {}
     for split, names in SPLIT_FOLDERS.items():
-        there = [name for name in names if name in folders]
+        there = sorted(entry.name for entry in folders if entry.name.lower() in names)
         if len(there) > 1:
             raise ValueError(
                 f"{root} holds {there[0]}/ and {there[1]}/, both could be {split}; rename one"
             )
         if there:
-            found[split] = folders[there[0]]
-    if found and "train" not in found and len(found) == len(folders):
-        raise ValueError(f"{root} holds {', '.join(sorted(folders))} but no train/; add it")
-    return found if "train" in found else {}
+            found[split] = root / there[0]
+    alone = len(found) == len(folders)
+    if "train" in found:
+        # 'train' may be a vehicle, beside 'bus' and 'car'
+        return found if alone or has_folders(found["train"]) else {}
+    if found and alone and need_train:
+        raise ValueError(
+            f"{root} holds {', '.join(sorted(e.name for e in folders))} but no train/; add it"
+        )
+    return found if alone else {}
+
+
+def has_folders(folder: Path) -> bool:
+    """Whether a folder holds folders, clutter aside."""
+    return any(entry.is_dir() for entry in _entries(folder))
 
 
 def contents(folder: Path) -> str:
@@ -148,19 +195,22 @@ def report_skipped(skipped: Counter[str]) -> None:
     """Log what a listing passed over."""
     if skipped:
         said = ", ".join(f"{count} {ending}" for ending, count in sorted(skipped.items()))
-        log.info("files that are not pictures passed over: %s", said)
+        log.info("passed over, not pictures or not in a class folder: %s", said)
 
 
 def check_folder(path: str | Path, argument: str) -> Path:
-    """Return the folder or say what is there instead.
+    """Return the folder, absolute: the working directory may change before the files are read.
 
     Raises:
         FileNotFoundError: If there is nothing of that name.
         NotADirectoryError: If it is a file.
+        ValueError: If the name is empty, as an unset variable gives it.
     """
+    if not str(path):
+        raise ValueError(f"{argument} is an empty text; name a folder, '.' for the working one")
     folder = Path(path).expanduser()
     if folder.is_dir():
-        return folder
+        return folder.absolute()
     if folder.exists():
         raise NotADirectoryError(f"{argument}={str(path)!r} is a file, a folder is needed")
     above = next(p for p in (*folder.absolute().parents, Path("/")) if p.is_dir())
@@ -170,9 +220,44 @@ def check_folder(path: str | Path, argument: str) -> Path:
     )
 
 
+def check_roots(roots: Sequence[str]) -> list[Path]:
+    """Return the folders that are joined, absolute.
+
+    Raises:
+        FileNotFoundError: If one does not exist.
+        ValueError: If one comes twice or lies in another: its pictures would be read twice, and lie
+            in train and in val.
+    """
+    folders = [check_folder(root, "root") for root in roots]
+    for i, folder in enumerate(folders):
+        for other in folders[:i] + folders[i + 1 :]:
+            if _identity(str(other)) in _chain(folder):
+                raise ValueError(
+                    f"root {str(folder)!r} is or lies in root {str(other)!r}, so its pictures "
+                    "would be read twice; name one of them"
+                )
+    return folders
+
+
 def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        return [e for e in entries if e.name[0] != "." and e.name.lower() not in CLUTTER]
+        shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in CLUTTER]
+    # free for what is no link; a lost one would be a class or a picture less, or an error later
+    lost = [e for e in shown if e.is_symlink() and not Path(e.path).exists()]
+    for entry in lost:
+        if _suffix(entry.name) in IMAGE_SUFFIXES | {""}:
+            raise FileNotFoundError(
+                f"link {entry.path!r} leads nowhere; remove it, or bring back what it points to"
+            )
+    return [e for e in shown if e not in lost] if lost else shown
+
+
+# sorted as on Linux, or the split would be another one on Windows
+_portable = None if os.sep == "/" else (lambda path: path.replace(os.sep, "/"))
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()  # noqa: PTH122 - 200,000 Paths cost 1 s
 
 
 def _identity(folder: str) -> tuple[int, int]:
@@ -180,19 +265,19 @@ def _identity(folder: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _images(
-    folder: str, skipped: Counter[str], above: tuple[tuple[int, int], ...]
-) -> Iterator[str]:
+def _chain(folder: Path) -> frozenset[tuple[int, int]]:
+    return frozenset(_identity(str(above)) for above in (folder, *folder.parents))
+
+
+def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    identity = _identity(folder)
+    if identity in above:
+        raise ValueError(f"link {folder!r} leads back into a folder above it; remove it")
     for entry in _entries(folder):
         if entry.is_dir():
-            identity = _identity(entry.path)
-            if identity in above:
-                raise ValueError(
-                    f"link {entry.path!r} leads back into a folder above it; remove it"
-                )
-            yield from _images(entry.path, skipped, (*above, identity))
+            yield from _images(entry.path, skipped, above | {identity})
             continue
-        suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - 200,000 Paths cost 1 s
+        suffix = _suffix(entry.name)
         if suffix in IMAGE_SUFFIXES:
             yield entry.path
         else:

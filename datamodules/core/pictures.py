@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -28,6 +29,8 @@ class PictureDataset(Dataset[Any]):
         targets: (N,) int64 or (N, K) float32.
         transform: What is done to each picture; see :class:`PictureTransform`.
         mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
+        keys: (N,) int64, numbers that tell pictures without a path apart; None: 0 to N - 1.
+        part: What the numbers count, for errors: ``"train"`` gives ``train picture 7``.
     """
 
     def __init__(
@@ -37,9 +40,12 @@ class PictureDataset(Dataset[Any]):
         transform: Callable[[Any], Any] | None,
         *,
         mode: Literal["RGB", "L"] = "RGB",
+        keys: npt.NDArray[np.int64] | None = None,
+        part: str = "",
     ) -> None:
         self.sources, self.targets, self.mode = sources, targets, mode
         self.transform = PictureTransform(transform)
+        self.keys, self.part = keys, part
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -47,8 +53,15 @@ class PictureDataset(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         source = self.sources[index]
         if isinstance(source, Tensor):
-            source = source.permute(1, 2, 0).numpy()
+            source = (source.permute(1, 2, 0) if source.ndim == 3 else source).numpy()
         picture = self.transform(decode_image(source, mode=self.mode, name=self.describe(index)))
+        channels = 3 if self.mode == "RGB" else 1
+        if _is_pixels(picture) and len(picture) != channels:
+            # the finishing step would leave it as it is, and the net would get raw bytes
+            raise ValueError(
+                f"the transform made a uint8 picture of {len(picture)} channels, {self.mode!r} has "
+                f"{channels}; keep the channels, or choose the mode to fit"
+            )
         if self.targets is None:
             return picture
         target = self.targets[index]
@@ -57,7 +70,7 @@ class PictureDataset(Dataset[Any]):
     def describe(self, index: int) -> str:
         """Path of a picture, or its number where it came as pixels."""
         source = self.sources[index]
-        return source if isinstance(source, str) else f"picture {index}"
+        return source if isinstance(source, str) else _numbered(index, self.keys, self.part)
 
 
 class PixelDataset(Dataset[Any]):
@@ -71,12 +84,22 @@ class PixelDataset(Dataset[Any]):
         targets: (N,) int64.
         padding: Zeros put around each picture for the random shift; 0: none.
         flip: Whether half of the pictures are flipped left to right.
+        keys: As in :class:`PictureDataset`.
+        part: As in :class:`PictureDataset`.
     """
 
     def __init__(
-        self, pixels: Tensor, targets: Tensor, *, padding: int = 0, flip: bool = False
+        self,
+        pixels: Tensor,
+        targets: Tensor,
+        *,
+        padding: int = 0,
+        flip: bool = False,
+        keys: npt.NDArray[np.int64] | None = None,
+        part: str = "",
     ) -> None:
         self.targets, self.padding, self.flip = targets, padding, flip
+        self.keys, self.part = keys, part
         self.pixels = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
         self.size = tuple(pixels.shape[2:])
 
@@ -86,6 +109,10 @@ class PixelDataset(Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         batch = self.get_batch(np.array([index]), None)
         return batch.inputs[0], int(batch.target[0])
+
+    def describe(self, index: int) -> str:
+        """Number of a picture in the files."""
+        return _numbered(index, self.keys, self.part)
 
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Seeds | None) -> Batch:
         """One batch.
@@ -118,20 +145,34 @@ def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
 
     Raises:
         FileNotFoundError: If a folder does not exist.
-        ValueError: If nothing was given, or the folder holds no picture.
+        ValueError: If nothing was given, the folder holds no picture, or a single array was given.
     """
     if path is None:
         raise ValueError("pass predict_path=, a folder, or a list of paths or pictures")
     if isinstance(path, str | Path):
         if Path(path).expanduser().is_file():
-            return PathList([os.fspath(path)])
+            return PathList([str(Path(path).expanduser())])
         folder = check_folder(path, "predict_path")
         found, skipped = list_images(folder)
         if not found:
             raise ValueError(f"predict_path={str(path)!r} holds no pictures; {contents(folder)}")
         report_skipped(skipped)
         return PathList(found)
+    if isinstance(path, Image.Image):
+        return [path]
+    if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
+        raise ValueError(
+            f"predict_path is one array {tuple(path.shape)}; give a list of pictures: [array]"
+        )
     items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
     if not items:
         raise ValueError("predict_path is an empty list; give paths or pictures")
     return PathList(items) if all(isinstance(item, str) for item in items) else items
+
+
+def _is_pixels(picture: Any) -> bool:
+    return isinstance(picture, Tensor) and picture.dtype == torch.uint8 and picture.ndim == 3
+
+
+def _numbered(index: int, keys: npt.NDArray[np.int64] | None, part: str) -> str:
+    return f"{part} picture {index if keys is None else keys[index]}".lstrip()

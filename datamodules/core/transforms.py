@@ -52,9 +52,14 @@ class PictureTransform:
 
     Args:
         transform: Any callable; None passes the picture on.
+
+    Raises:
+        TypeError: If it cannot be called, or is a class in place of its instance.
     """
 
     def __init__(self, transform: Callable[[Any], Any] | None) -> None:
+        if isinstance(transform, type) or not (transform is None or callable(transform)):
+            raise TypeError(f"a transform must be a callable, such as Flip(), got {transform!r}")
         self.transform = transform
         self._takes: Literal["picture", "tensor"] | None = None
 
@@ -96,6 +101,8 @@ def to_row(picture: Any) -> Any:
     float64, as NumPy divides, becomes float32: Apple's devices cannot hold it.
     """
     if isinstance(picture, Image.Image):
+        if picture.mode in ("1", "P"):  # bits and numbers of colours are no levels
+            picture = picture.convert("L" if picture.mode == "1" else "RGB")
         picture = np.array(picture)
     if isinstance(picture, np.ndarray):
         if picture.ndim in (2, 3):
