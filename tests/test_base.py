@@ -280,7 +280,10 @@ def test_a_fit_on_other_data_is_not_resumed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
+        ({"batch_size": 2.5}, "whole number"),
+        ({"split_seed": 2**70}, "64 bits"),
+        ({"loader_options": {"in_order": False}}, "from their rows"),
         ({"eval_batch_size": 0}, "at least 1"),
         ({"val_split": 0.7, "test_split": 0.5}, "sum to at most 1"),
         ({"val_split": 1.2}, "at most 1"),

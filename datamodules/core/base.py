@@ -19,6 +19,7 @@ from .mix import Mix, mixed
 from .plans import SAMPLINGS as KINDS
 from .plans import Facts, GlobalBatches, Sampling
 from .samplers import Exact, Plan, ShardedBatchSampler, check_batch_size
+from .seeding import check_seed
 from .settings import check_name, given_again, plain
 from .source import SPLITS, Source, Split
 from .splits import check_shares
@@ -94,8 +95,10 @@ class DataModule(Source, L.LightningDataModule):
     ) -> None:
         super().__init__()
         check_batch_size(batch_size)
-        check_batch_size(batch_size if eval_batch_size is None else eval_batch_size)
-        check_batch_size(batch_size if global_batch_size is None else global_batch_size)
+        check_batch_size(1 if eval_batch_size is None else eval_batch_size, "eval_batch_size")
+        check_batch_size(1 if global_batch_size is None else global_batch_size, "global_batch_size")
+        check_seed("seed", 0 if seed is None else seed)
+        check_seed("split_seed", split_seed)
         check_name(uneven, ("repeat", "drop"), "uneven")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
@@ -104,7 +107,10 @@ class DataModule(Source, L.LightningDataModule):
         if isinstance(sampler, str) and not sampler.startswith("<"):
             check_name(sampler, SAMPLINGS, "sampler")
         # Not to the logger: equal names with other values in the model would stop the run.
-        self.save_hyperparameters(frame=inspect.currentframe(), logger=False)
+        with warnings.catch_warnings():
+            # of a transform that is a module only the name is kept, below
+            warnings.filterwarnings("ignore", message="Attribute .* is an instance of `nn.Module`")
+            self.save_hyperparameters(frame=inspect.currentframe(), logger=False)
         plain_hparams = plain(dict(self.hparams))
         self._set_hparams(plain_hparams)
         self._hparams_initial = dict(plain_hparams)
@@ -204,14 +210,14 @@ class DataModule(Source, L.LightningDataModule):
         self, split: Split = "train", *, device: str | torch.device = "cpu"
     ) -> Iterator[Any]:
         """Finished batches of one split on ``device``, for a plain loop; prepares what it needs."""
-        self.prepare_data()
+        self._prepare(split)
         hook = getattr(self, f"{split}_dataloader")
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
     def preview(self, split: Split = "train") -> Any:
         """One finished batch, made without workers; touches no accelerator and no Trainer."""
-        self.prepare_data()
+        self._prepare(split)
         loader = self._loader(split, num_workers=0)
         return next(iter(loader))
 
@@ -286,7 +292,7 @@ class DataModule(Source, L.LightningDataModule):
             data,
             sampler,
             batch_size=size,
-            predict=split == "predict",
+            split=split,
             mix=self.mix() if train else None,
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
@@ -300,6 +306,10 @@ class DataModule(Source, L.LightningDataModule):
         if split == "predict":
             return "pass predict_path="
         return f"the source holds none and {split}_split cuts none out"
+
+    def _prepare(self, split: Split) -> None:
+        if split != "predict" or not self.fitted:  # a checkpoint holds what prediction needs
+            self.prepare_data()
 
     def _ranks(self) -> dict[str, int]:
         """The Trainer's number of ranks and this rank; empty without one."""

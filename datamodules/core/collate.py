@@ -42,7 +42,7 @@ def collate_inputs(samples: Sequence[Any]) -> Any:
         ValueError: If the samples do not stack.
     """
     if all(isinstance(s, Tensor) for s in samples):
-        return _stack(samples, "inputs")
+        return _no_float64(_stack(samples, "inputs"))
     try:
         return _no_float64(default_collate(list(samples)))
     except (TypeError, RuntimeError) as error:

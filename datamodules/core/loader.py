@@ -142,6 +142,8 @@ def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | N
             remedy = PLANNED.get(name, "use num_workers=")
             raise ValueError(f"loader_options={{{name!r}: ...}} has no effect; {remedy}")
         check_name(name, LOADER_OPTIONS, "loader option")
+        if name == "in_order" and not value:
+            raise ValueError("in_order=False would part predictions from their rows; leave it out")
         if name == "prefetch_factor" and value is not None and value < 1:
             raise ValueError(f"prefetch_factor must be at least 1, got {value}")
 
@@ -151,7 +153,7 @@ def make_loader(
     sampler: ShardedBatchSampler,
     *,
     batch_size: int,
-    predict: bool = False,
+    split: str = "train",
     with_rows: bool = False,
     finish: Callable[[Any], Any] | None = None,
     mix: Mix | None = None,
@@ -167,7 +169,7 @@ def make_loader(
         dataset: Map-style; one with ``get_batch(indices, seeds)`` is asked for whole batches.
         sampler: The rank's part of the plan.
         batch_size: Only told to Lightning, which builds a predict loader's batch sampler anew.
-        predict: Show the sampler in the form in which Lightning records row indices.
+        split: For ``"predict"`` the sampler is shown as Lightning records row indices from.
         with_rows: Make predict batches :class:`RowBatch`.
         finish: Applied to each batch in the consuming process.
         mix: Draws MixUp or CutMix for each batch.
@@ -181,6 +183,7 @@ def make_loader(
     workers = num_workers
     if workers is None:
         workers = 0 if in_memory else min(default_workers(), len(sampler))
+    if num_workers is None or in_memory:
         # Chosen on purpose. Lightning advises from the core count alone, and for data in memory
         # more workers are 17 to 20 times slower.
         warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
@@ -200,8 +203,8 @@ def make_loader(
         for name in WORKER_OPTIONS:
             chosen.pop(name, None)
     elif chosen.get("multiprocessing_context") is not None or _starts_afresh():
-        _check_pickles(keyed)
-    batch_sampler: Any = RowBatches(sampler, batch_size, False) if predict else sampler
+        _check_pickles(keyed, split)
+    batch_sampler: Any = RowBatches(sampler, batch_size, False) if split == "predict" else sampler
     chosen["collate_fn"] = _as_is
     return Loader(keyed, finish=finish, mix=mix, batch_sampler=batch_sampler, **chosen)
 
@@ -247,16 +250,20 @@ def make_plain_loader(
 
 
 def _starts_afresh() -> bool:
-    return torch.multiprocessing.get_start_method() != "fork"
+    # asking for the method would fix it: allow_none
+    method = torch.multiprocessing.get_start_method(allow_none=True)
+    return (method or torch.multiprocessing.get_all_start_methods()[0]) != "fork"
 
 
-def _check_pickles(keyed: KeyedDataset) -> None:
+def _check_pickles(keyed: KeyedDataset, split: str) -> None:
     """Workers that are not forked get everything by pickle: say early what cannot travel."""
     parts = {"collate_fn": keyed.collate_fn, **vars(keyed.dataset), "dataset": keyed.dataset}
     for name, part in parts.items():
         try:
             pickle.dumps(part)
         except Exception as error:
+            if name == "transform":
+                name = "train_transform" if split == "train" else "eval_transform"
             raise ValueError(
                 f"{name.lstrip('_')} cannot be sent to worker processes "
                 f"({type(error).__name__}: {error}); define it at module level, or num_workers=0"

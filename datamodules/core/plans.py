@@ -155,8 +155,8 @@ class PByK(Sampling):
     def __init__(
         self, classes: int, samples: int, *, small: Literal["repeat", "skip"] = "repeat"
     ) -> None:
-        check_batch_size(classes)
-        check_batch_size(samples)
+        check_batch_size(classes, "classes")
+        check_batch_size(samples, "samples")
         self.classes, self.samples, self.small = classes, samples, small
 
     def plan(self, facts: Facts) -> Plan:
@@ -256,7 +256,7 @@ class Views(Sampling):
     """
 
     def __init__(self, views: int = 2, of: Sampling | None = None) -> None:
-        self.views, self.of = check_batch_size(views), of or Shuffle()
+        self.views, self.of = check_batch_size(views, "views"), of or Shuffle()
 
     def plan(self, facts: Facts) -> Plan:
         """Plan for one train split."""

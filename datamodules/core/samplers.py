@@ -8,6 +8,7 @@ batch. Nothing else in the project knows about ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -145,11 +146,15 @@ class Exact:
         return Batches(np.arange(n, dtype=np.int64), offsets.astype(np.int64))
 
 
-def check_batch_size(batch_size: int) -> int:
-    """Return ``batch_size`` or say what is wrong with it."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    return batch_size
+def check_batch_size(batch_size: int, name: str = "batch_size") -> int:
+    """Return ``batch_size`` or say what is wrong with it.
+
+    Raises:
+        ValueError: If it is no whole number, or below 1.
+    """
+    if not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1, got {batch_size!r}")
+    return int(batch_size)
 
 
 def cut_steps(

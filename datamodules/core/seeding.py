@@ -16,6 +16,16 @@ Indices = npt.NDArray[np.int64]
 Seeds = npt.NDArray[np.uint64]
 
 
+def check_seed(name: str, seed: int) -> None:
+    """Refuse what torch's generators do not take.
+
+    Raises:
+        ValueError: If ``seed`` is no whole number of 64 bits.
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"{name} must be a whole number of 64 bits, got {seed!r}")
+
+
 def run_seed(seed: int | None) -> int:
     """The seed itself; None follows ``lightning.seed_everything``, else 0."""
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed

@@ -67,8 +67,11 @@ def check_shares(*, val: float | int, test: float | int) -> None:
         ValueError: If a share is negative, a fraction is over 1, or the fractions sum to over 1.
     """
     for name, share in (("val", val), ("test", test)):
-        if share < 0:
-            raise ValueError(f"{name}_split must be at least 0, got {share}")
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or share != share or share < 0:
+            raise ValueError(
+                f"{name}_split must be a fraction or a number of samples, at least 0, got {share!r}"
+            )
         if isinstance(share, float) and share > 1:
             raise ValueError(
                 f"{name}_split={share} is a float and so a fraction: it must be at most 1; "
@@ -117,7 +120,9 @@ def _stratified(
     room = divisible.copy()
     quota = {}
     for name in ("test", "val"):
-        quota[name] = _largest_remainder(divisible, counts[name], n, room)
+        # equal remainders are drawn for: always the first class would lose in val and test both
+        draws = torch.rand(len(classes), generator=generator).numpy()
+        quota[name] = _largest_remainder(divisible, counts[name], n, room, draws)
         room = room - quota[name]
     parts: dict[str, list[Indices]] = {"train": [], "val": [], "test": []}
     by_class = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
@@ -130,13 +135,16 @@ def _stratified(
 
 
 def _largest_remainder(
-    sizes: npt.NDArray[np.int64], total: int, n: int, room: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64],
+    total: int,
+    n: int,
+    room: npt.NDArray[np.int64],
+    ties: npt.NDArray[np.float32],
 ) -> npt.NDArray[np.int64]:
     """Share ``total`` out over classes in proportion to ``sizes``, at most ``room`` to each."""
     exact = sizes * (total / n)
     quota: npt.NDArray[np.int64] = np.minimum(np.floor(exact + 1e-9).astype(np.int64), room)
-    # stable: equal remainders go to the classes that come first, the same on every machine
-    for k in np.argsort(-(exact - quota), kind="stable"):
+    for k in np.lexsort((ties, -np.round(exact - quota, 9))):
         if quota.sum() == min(total, int(room.sum())):
             break
         quota[k] += quota[k] < room[k]
