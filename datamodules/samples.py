@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable
+import csv
 from pathlib import Path
 from typing import Any
 
+from .core.cache import cache_folder, written_once
+from .core.docstrings import write_docstrings
 from .image_folder import ImageFolderDataModule
+from .tabular import TabularDataModule
+from .text import TextDataModule
 
 
 def digits(**options: Any) -> ImageFolderDataModule:
@@ -24,37 +24,56 @@ def digits(**options: Any) -> ImageFolderDataModule:
     return ImageFolderDataModule(root, **chosen)
 
 
-def cache_folder() -> Path:
-    """``$DATAMODULES_CACHE``, else a folder in the platform's place for caches."""
-    if chosen := os.environ.get("DATAMODULES_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return Path(base).expanduser() / "lightning-datamodules"
+def breast_cancer(**options: Any) -> TabularDataModule:
+    """Breast cancer Wisconsin (Street et al. 1993): 569 rows, 30 numbers, malignant or benign.
+
+    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    """
+    return TabularDataModule(_table("breast_cancer"), **{"target": "diagnosis", **options})
 
 
-def written_once(name: str, write: Callable[[Path], None]) -> Path:
-    """Folder ``name`` of the cache, written under another name and switched in when whole."""
-    folder = cache_folder() / name
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    half = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
-    whole = half / name  # mkdtemp's own folder is for its user alone
-    try:
-        whole.mkdir()
-        write(whole)
-        whole.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was faster, with the same content
-            raise
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
-    return folder
+def wine(**options: Any) -> TabularDataModule:
+    """Wine recognition (Forina et al. 1991): 178 rows, 13 numbers, three cultivars.
+
+    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    """
+    return TabularDataModule(_table("wine"), **{"target": "cultivar", **options})
+
+
+def diabetes(**options: Any) -> TabularDataModule:
+    """Diabetes progression (Efron et al. 2004): 442 rows, 10 numbers; regression.
+
+    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    """
+    chosen = {"target": "progression", "task": "regression", "target_scaling": True, **options}
+    return TabularDataModule(_table("diabetes"), **chosen)
+
+
+def docstrings(**options: Any) -> TextDataModule:
+    """Docstrings of numpy, scikit-learn, torch and the standard library; which wrote this?
+
+    Read from the installed files. Takes the arguments of
+    :class:`~datamodules.text.TextDataModule`.
+    """
+    path = write_docstrings(cache_folder())
+    return TextDataModule(path, **{"max_length": 256, "batch_size": 128, **options})
+
+
+def _table(name: str) -> Path:
+    return written_once(name, lambda folder: _write_table(name, folder)) / f"{name}.csv"
+
+
+def _write_table(name: str, folder: Path) -> None:
+    from sklearn import datasets
+
+    data = getattr(datasets, f"load_{name}")()
+    names = {"breast_cancer": "diagnosis", "wine": "cultivar", "diabetes": "progression"}
+    classes = getattr(data, "target_names", None)
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow([*map(str, data.feature_names), names[name]])
+        for row, target in zip(data.data.tolist(), data.target.tolist(), strict=True):
+            table.writerow([*row, target if classes is None else str(classes[target])])
 
 
 def _write_digits(folder: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from contract import check_datamodule
 
 from datamodules import samples
+from datamodules.core.cache import written_once
 from datamodules.core.decode import decode_image
 
 
@@ -57,14 +58,26 @@ def test_a_writer_that_fails_leaves_nothing(cache):
         raise RuntimeError("disk on fire")
 
     with pytest.raises(RuntimeError, match="disk on fire"):
-        samples.written_once("x", write)
+        written_once("x", write)
     assert list(cache.iterdir()) == []
 
 
 def test_the_faster_of_two_writers_wins(cache):
     def write(folder: Path):
-        samples.written_once("x", lambda other: (other / "mine").write_text("first"))
+        written_once("x", lambda other: (other / "mine").write_text("first"))
         (folder / "mine").write_text("second")
 
-    assert (samples.written_once("x", write) / "mine").read_text() == "first"
+    assert (written_once("x", write) / "mine").read_text() == "first"
     assert [path.name for path in cache.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "classes"),
+    [("breast_cancer", 569, ["benign", "malignant"]), ("wine", 178, None), ("diabetes", 442, None)],
+)
+def test_tables_hold_all_rows(cache, name, rows, classes):
+    dm = getattr(samples, name)()
+    splits = (dm.train_dataset, dm.val_dataset, dm.test_dataset)
+    assert sum(map(len, splits)) == rows
+    assert classes is None or dm.classes == classes
+    assert dm.task == ("regression" if name == "diabetes" else "multiclass")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ def cache_folder() -> Path:
     Entries are named by their content, so the folder can be deleted at any time.
     """
     if chosen := os.environ.get("DATAMODULES_CACHE"):
-        return Path(chosen)
+        return Path(chosen).expanduser()
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
     elif sys.platform == "darwin":
@@ -59,3 +60,23 @@ def cached(
         with suppress(OSError):
             half.unlink(missing_ok=True)
     return made
+
+
+def written_once(name: str, write: Callable[[Path], None]) -> Path:
+    """Folder ``name`` of the cache, written under another name and switched in when whole."""
+    folder = cache_folder() / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    half = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    whole = half / name  # mkdtemp's own folder is for its user alone
+    try:
+        whole.mkdir()
+        write(whole)
+        whole.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was faster, with the same content
+            raise
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+    return folder

@@ -1,0 +1,298 @@
+"""Tables: CSV and Parquet, for classification and regression."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from .core.base import DataModule, Split
+from .core.classes import given_classes
+from .core.columns import fit_columns, input_sizes, numeric_names, one_hot_places, styles
+from .core.encode import Encoded, pack
+from .core.rows import OneHot, RowDataset, RowNames
+from .core.settings import check_name
+from .core.splits import fingerprint
+from .core.table_splits import Part, group_codes, split_by_column
+from .core.tables import Table, listed, read_table
+from .core.targets import Targets, check_target, class_map, find_task
+
+OWN_COLUMNS = ("id_column", "group_column", "split_column")
+
+
+class TabularDataModule(DataModule):
+    """A table, or one each for train, val and test; one gather a batch, no workers.
+
+    A batch::
+
+        inputs  (N, F) float32                        without categories, or encode="onehot"
+                TabularInputs(numeric     (N, F) float32,
+                              categorical (N, G) int64)
+        target  (N,) int64 class; (N, K) float32 of several labels;
+                (N,) float32 number, or (N, T) for several targets
+
+    Everything is learnt from train rows alone. Numbers are scaled to mean 0 and (population)
+    standard deviation 1; a gap is filled with the median and, where train has gaps, flagged in a
+    column of 0 and 1 of its own. ISO dates are numbers: days since 1970-01-01. Categories are
+    codes: 0 missing, 1 a value that train never held, 2 and above its values in sorted order.
+    ``print(dm)`` shows what was found and left out (``notes``).
+
+    Args:
+        path: CSV (gzip too) or Parquet; a table to be split, or train's.
+        target: One column, or several.
+        val_path: Table of the val split.
+        test_path: Table of the test split.
+        predict_path: Table to be predicted; needs no target.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``; None finds it: texts,
+            True/False and few whole numbers are classes, other numbers regression.
+        numeric: Columns to take as numbers; the kind of those in neither list is found.
+        categorical: Columns to take as categories.
+        drop: Columns that are left out.
+        id_column: Names the rows in predictions and errors; never a feature.
+        group_column: Keeps rows of one group on one side of the split; never a feature.
+            ``val_split`` and ``test_split`` are then of groups.
+        split_column: Says train, val or test; never a feature.
+        encode: ``"codes"``, or ``"onehot"``: a column of 0 and 1 for each value.
+        target_scaling: Scale regression targets as inputs are; models undo it, ``target_scale``.
+        separator: Of CSV fields; None finds it, as the next two.
+        decimal_comma: Whether ``1,5`` is a number.
+        encoding: Of CSV text.
+        null_values: Texts that mean a missing cell; None: ``NA``, ``NaN``, ``NULL`` and the like.
+        column_names: Names for a CSV file without a header line.
+        label_separator: Parts several labels in one cell, such as ``"|"``: multilabel.
+        classes: Class names in the order of their index; None: those in train, sorted.
+        unknown_classes: ``"raise"``, or ``"drop"`` evaluation rows of a class that train lacks,
+            counted in a warning.
+        **options: See :class:`~datamodules.core.base.DataModule`.
+
+    Raises:
+        FileNotFoundError: If a table does not exist.
+        ValueError: If table, columns or cells do not fit; the message says what was found.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        target: str | list[str],
+        *,
+        val_path: str | Path | None = None,
+        test_path: str | Path | None = None,
+        predict_path: str | Path | None = None,
+        task: Literal["multiclass", "multilabel", "regression"] | None = None,
+        numeric: list[str] | None = None,
+        categorical: list[str] | None = None,
+        drop: list[str] | None = None,
+        id_column: str | None = None,
+        group_column: str | None = None,
+        split_column: str | None = None,
+        encode: Literal["codes", "onehot"] = "codes",
+        target_scaling: bool = False,
+        separator: str | None = None,
+        decimal_comma: bool | None = None,
+        encoding: str | None = None,
+        null_values: list[str] | None = None,
+        column_names: list[str] | None = None,
+        label_separator: str | None = None,
+        classes: list[str] | None = None,
+        unknown_classes: Literal["raise", "drop"] = "raise",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        check_name(encode, ["codes", "onehot"], "encode")
+        check_name(unknown_classes, ["raise", "drop"], "unknown_classes")
+        if task is not None:
+            check_name(task, ["multiclass", "multilabel", "regression"], "task")
+        shares = options.get("val_split") or options.get("test_split")
+        if split_column is not None and (val_path or test_path or shares):
+            raise ValueError("split_column parts the rows; leave val_path, val_split and so on out")
+        both = sorted(set(numeric or ()) & set(categorical or ()))
+        if both:
+            raise ValueError(f"{listed(both)} stands in numeric and in categorical; keep one")
+        self.target = [target] if isinstance(target, str) else list(target)
+        self._given_task = task or ("multilabel" if label_separator is not None else None)
+        self._classes = given_classes(classes, None)
+        self._predict_path = predict_path
+        self._parts: dict[str, Part] = {}
+        self._targets: Targets | None = None
+        self._predict: Table | None = None
+        self._counts: dict[str, Encoded] = {}
+
+    # --- what the base asks for --------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read the tables and decide the splits."""
+        settings = self.hparams
+        main = self._open(settings["path"])
+        for option in ("numeric", "categorical", "drop", *OWN_COLUMNS):
+            given = settings[option] or []
+            for name in [given] if isinstance(given, str) else given:
+                main.check_name(name, f"{option}=")
+        paths = {split: settings[f"{split}_path"] for split in ("val", "test")}
+        tables = {split: self._open(path) for split, path in paths.items() if path is not None}
+        parts = {split: Part(table, np.arange(table.rows)) for split, table in tables.items()}
+        whole = Part(main, np.arange(main.rows))
+        if settings["label_separator"] is None:  # without labels a cell is empty
+            check_target({"": whole} | parts, self.target)
+        task, why = self._given_task or self.fitted.get("task"), "given"
+        self.task, why = (task, why) if task else find_task(main, self.target)
+        self._notes = [f"target {listed(self.target)}: {self.task} ({why})"]
+        if settings["split_column"] is not None:
+            self._parts = split_by_column(main, settings["split_column"])
+        else:
+            cut = self._cut(whole, list(parts))
+            own = {split: Part(main, rows) for split, rows in cut.items() if split not in parts}
+            self._parts = own | parts
+        self._targets = None
+
+    def fit(self) -> dict[str, Any]:
+        """Kinds, fill values, scales, codes and classes of the train rows."""
+        (table, rows), settings = self._parts["train"], self.hparams
+        own = {settings[name] for name in OWN_COLUMNS} | set(self.target)
+        names = [name for name in table.columns if name not in own]
+        kinds = {kind: settings[kind] or () for kind in ("numeric", "categorical")}
+        features, notes = fit_columns(table, rows, names, **kinds)
+        return {
+            "task": self.task,
+            "features": features,
+            "notes": [*self._notes, *table.notes, *notes],
+            "input_sizes": input_sizes(features, one_hot=settings["encode"] == "onehot"),
+            **self._target_map().fit(classes=self._classes, scaling=settings["target_scaling"]),
+        }
+
+    def dataset(self, split: Split) -> RowDataset | None:
+        """Packed rows of one split, encoded by what was fitted."""
+        target = None
+        if split == "predict":
+            if not self.fitted:
+                self._ensure_read("fit")
+            assert self._predict is not None
+            table, rows = self._predict, np.arange(self._predict.rows)
+        elif split not in self._parts or not len(self._parts[split].rows):
+            return None
+        else:
+            table = self._parts[split].table
+            rows, target = self._target_map().encode(split, self.fitted)
+        features = self.fitted["features"]
+        packed, self._counts[split] = pack(table, rows, features, target)
+        name = self.hparams["id_column"]
+        return RowDataset(
+            packed,
+            flat_target=self.task == "regression" and len(self.target) == 1,
+            one_hot=OneHot.of(features) if self.hparams["encode"] == "onehot" else None,
+            names=RowNames(table.name, rows, name and table.column(name, "id_column")),
+        )
+
+    def read_predict(self) -> None:
+        """Read the table that is to be predicted."""
+        if self._predict_path is None:
+            raise ValueError("pass predict_path=, the table to be predicted")
+        self._predict = self._open(self._predict_path)
+
+    def split_fingerprint(self) -> str:
+        """Digest of each split's cells and rows."""
+        parts: list[Any] = []
+        for split, (table, rows) in sorted(self._parts.items()):
+            parts += [split, table.digest, rows]
+        return fingerprint(*parts)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what was fitted; see the base class."""
+        super().load_state_dict(state_dict)
+        self.task, self._targets = self.fitted["task"], None
+        self._counts.clear()
+        if any(style != "plain" for style in styles(self.fitted["features"]).values()):
+            self._is_predict_read = False  # what 1.234 means, train knows
+
+    # --- what a user asks for ----------------------------------------------------------------
+
+    @property
+    def num_targets(self) -> int:
+        """Number of regression targets."""
+        return int(self._known("num_targets"))
+
+    @property
+    def target_scale(self) -> dict[str, list[float]] | None:
+        """``{"mean": [...], "std": [...]}`` that regression targets are scaled by, or None."""
+        return self._known("target_scale")  # type: ignore[no-any-return]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the numeric columns of a batch: numbers, missing flags, one-hot columns."""
+        features = self._known("features")
+        one_hot = one_hot_places(features)[1] if self.hparams["encode"] == "onehot" else []
+        return numeric_names(features) + one_hot
+
+    @property
+    def categorical_names(self) -> list[str]:
+        """Names of the categorical columns of a batch, in their order."""
+        names = [f["name"] for f in self._known("features") if f["kind"] == "categorical"]
+        return names if self.hparams["encode"] == "codes" else []
+
+    @property
+    def cardinalities(self) -> list[int]:
+        """Number of codes of each categorical column."""
+        return list(self.input_sizes["cardinalities"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What was found and left out when the table was read and fitted."""
+        return list(self._known("notes"))
+
+    @property
+    def predict_path(self) -> str | Path | None:
+        """Table to be predicted; may be replaced."""
+        return self._predict_path
+
+    @predict_path.setter
+    def predict_path(self, path: str | Path | None) -> None:
+        self._predict_path, self._is_predict_read = path, False
+        self._datasets.pop("predict", None)
+
+    @property
+    def predict_keys(self) -> list[str | int]:
+        """Id of each predicted row, in order; its number, from 0, without an id column."""
+        names = self.predict_dataset.names
+        return [names.key(i) for i in range(len(self.predict_dataset))]
+
+    def unseen_counts(self, split: Split) -> dict[str, int]:
+        """Different values by column that train does not hold; they share code 1."""
+        return {} if self._dataset(split) is None else dict(self._counts[split].unseen)
+
+    def missing_counts(self, split: Split) -> dict[str, int]:
+        """Missing cells by column, of columns without a gap in train: filled, not flagged."""
+        return {} if self._dataset(split) is None else dict(self._counts[split].filled)
+
+    def __str__(self) -> str:
+        counts = [said for split, found in self._counts.items() for said in found.said(split)]
+        return "\n  ".join([super().__str__(), *self.fitted.get("notes", ()), *counts])
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _open(self, path: str | Path) -> Table:
+        names = ("separator", "decimal_comma", "encoding", "null_values", "column_names")
+        return read_table(
+            path,
+            **{name: self.hparams[name] for name in names},
+            skip=self.hparams["drop"] or (),
+            styles=styles(self.fitted.get("features", ())),
+        )
+
+    def _cut(self, whole: Part, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
+        group = self.hparams["group_column"]
+        if group is not None:
+            codes, count = group_codes(whole.table, group)
+            cut = self.split_samples(count, given=given)
+            return {split: np.flatnonzero(np.isin(codes, part)) for split, part in cut.items()}
+        if self.task != "multiclass":
+            return self.split_samples(whole.table.rows, given=given)
+        found = class_map({"": whole}, self.target, task=self.task)
+        labels, names = found.labels[""], found.names
+        return self.split_samples(whole.table.rows, labels=labels, names=names, given=given)
+
+    def _target_map(self) -> Targets:
+        separator, unknown = self.hparams["label_separator"], self.hparams["unknown_classes"]
+        self._targets = self._targets or Targets(
+            self._parts, self.target, task=self.task, label_separator=separator, unknown=unknown
+        )
+        return self._targets

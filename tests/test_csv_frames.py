@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from datamodules.core.csv_frames import read_csv
+
+
+def read(tmp_path, text, **options):
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    return read_csv(tmp_path / "t.csv", **options)
+
+
+def test_plain_decimals_come_as_numbers_and_the_rest_as_text(tmp_path):
+    frame = read(tmp_path, "a,b,c\n1.5,1,x\n-2.25e3,02,\n,3,y\n").frame
+    assert frame.schema == {"a": pl.Float64, "b": pl.String, "c": pl.String}
+    assert frame.rows() == [(1.5, "1", "x"), (-2250.0, "02", None), (None, "3", "y")]
+
+
+def test_a_word_far_behind_decimals_is_not_lost(tmp_path):
+    rows = "".join(f"{i}.5,x\n" for i in range(3000))
+    frame = read(tmp_path, f"a,b\n{rows}unknown,x\n").frame
+    assert frame.height == 3001
+    assert frame["a"].to_list()[-2:] == ["2999.5", "unknown"]
+
+
+def test_odd_quotes_and_empty_lines_take_the_slow_way_and_lose_nothing(tmp_path):
+    frame = read(tmp_path, 'text,n\n5" pipe,1\n\nsay "hi",2\n').frame
+    assert frame.rows() == [('5" pipe', "1"), ('say "hi"', "2")]
+
+
+def test_line_ends_may_be_mixed(tmp_path):
+    frame = read(tmp_path, 'a,b\r\n1,"x\r\ny"\r\n2,z').frame
+    assert frame.rows() == [("1", "x\r\ny"), ("2", "z")]
+
+
+def test_a_header_over_two_lines_is_one_record(tmp_path):
+    frame = read(tmp_path, '"a\nb",c\n1,2\n').frame
+    assert frame.columns == ["a\nb", "c"]
+    assert frame.rows() == [("1", "2")]
+
+
+def test_names_are_cleaned_and_it_is_said(tmp_path):
+    found = read(tmp_path, " a ,,a,a_2\n1,2,3,4\n")
+    assert found.frame.columns == ["a", "unnamed_1", "a_3", "a_2"]
+    assert found.twice == ["a"]
+    assert len(found.notes) == 3
+
+
+def test_names_may_be_given_for_a_file_without_a_header(tmp_path):
+    frame = read(tmp_path, "1,x\n2,y\n", column_names=["n", "w"]).frame
+    assert frame.rows() == [("1", "x"), ("2", "y")]
+    with pytest.raises(ValueError, match=r"column_names has 1 names, t.csv has 2 columns"):
+        read(tmp_path, "1,x\n2,y\n", column_names=["n"])
+
+
+def test_a_header_in_the_middle_is_named(tmp_path):
+    with pytest.raises(ValueError, match="repeats its header in row 1 "):
+        read(tmp_path, "a,b\n1.5,x\na,b\n2.5,y\n")
+    assert read(tmp_path, "a,b\n1,x\na,z\n").frame.height == 2  # one equal cell is none
+
+
+def test_blanks_behind_separators_are_seen(tmp_path):
+    assert read(tmp_path, "a, b\n1, x\n2, y\n").blanks
+    assert not read(tmp_path, "a,b\n1, x\n2,y\n").blanks
+
+
+def test_one_column_keeps_its_empty_cells(tmp_path):
+    assert read(tmp_path, "a\n1\n\n3\n\n").frame["a"].to_list() == ["1", None, "3"]
+
+
+def test_names_that_polars_would_expand_are_names(tmp_path):
+    (tmp_path / "a[1]*.csv").write_text("a\n1\n")
+    assert read_csv(tmp_path / "a[1]*.csv").frame.height == 1

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from datamodules.core.table_splits import group_codes, split_by_column
+from datamodules.core.tables import read_table
+
+
+def read(tmp_path, *cells):
+    (tmp_path / "t.csv").write_text("x,part\n" + "".join(f"{i},{c}\n" for i, c in enumerate(cells)))
+    return read_table(tmp_path / "t.csv")
+
+
+def test_a_column_may_say_the_split(tmp_path):
+    parts = split_by_column(read(tmp_path, "train", "Val", "validation", "TEST", "train"), "part")
+    assert {s: p.rows.tolist() for s, p in parts.items()} == {
+        "train": [0, 4],
+        "val": [1, 2],
+        "test": [3],
+    }
+
+
+@pytest.mark.parametrize("cell", ["holdout", ""])
+def test_another_word_or_none_is_refused_with_its_row(tmp_path, cell):
+    with pytest.raises(ValueError, match=rf"must say train, val or test .*'{cell}' in 1 rows.* 1 "):
+        split_by_column(read(tmp_path, "train", cell), "part")
+
+
+def test_no_train_row_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="calls no row train, only test, val"):
+        split_by_column(read(tmp_path, "val", "test"), "part")
+
+
+def test_groups_are_numbered_and_each_row_needs_one(tmp_path):
+    codes, count = group_codes(read(tmp_path, "b", "a", "b"), "part")
+    assert (codes.tolist(), count) == ([1, 0, 1], 2)
+    with pytest.raises(ValueError, match="'part' is missing in 1 rows, the first is row 1"):
+        group_codes(read(tmp_path, "b", ""), "part")
