@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is loaded: threads that spin while they wait take the cores from the workers.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 FOLDER = os.environ.get("DATAMODULES_TEST_DATA")
 
 
