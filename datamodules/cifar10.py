@@ -12,6 +12,7 @@ from torchvision import datasets
 
 from .core.base import DataModule, Split
 from .core.finish import Finish
+from .core.mix import Mix
 from .core.pictures import PictureDataset, PixelDataset, predict_sources
 from .core.settings import given_again, plain
 from .core.splits import fingerprint
@@ -39,6 +40,8 @@ class CIFAR10DataModule(DataModule):
             pictures are then made one by one.
         eval_transform: The same for val, test and predict.
         predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
+        cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -59,9 +62,12 @@ class CIFAR10DataModule(DataModule):
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        Mix(mixup=mixup, cutmix=cutmix)  # refuses impossible alphas
         if padding < 0:
             raise ValueError(f"padding must be at least 0, got {padding}")
         self._dataset_class = dataset_class
@@ -136,6 +142,11 @@ class CIFAR10DataModule(DataModule):
             keys=keys,
             part=part,
         )
+
+    def mix(self) -> Mix | None:
+        """MixUp or CutMix of train batches, where asked for."""
+        mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
+        return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
 
     def read_predict(self) -> None:
         """List what is to be predicted."""

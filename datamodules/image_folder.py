@@ -23,6 +23,7 @@ from .core.files import (
 )
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table, several_labels
+from .core.mix import Mix
 from .core.pictures import PictureDataset, predict_sources
 from .core.settings import given_again, plain
 from .core.splits import fingerprint
@@ -65,6 +66,8 @@ class ImageFolderDataModule(DataModule):
         train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
         predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
+        cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -91,9 +94,12 @@ class ImageFolderDataModule(DataModule):
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        Mix(mixup=mixup, cutmix=cutmix)  # refuses impossible alphas
         if mode not in ("RGB", "L"):
             raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
         if unknown_classes not in ("raise", "drop"):
@@ -270,6 +276,11 @@ class ImageFolderDataModule(DataModule):
         if len(rows) < len(paths):
             paths = paths.take(rows)
         return PictureDataset(paths, torch.from_numpy(targets), transform, mode=mode)
+
+    def mix(self) -> Mix | None:
+        """MixUp or CutMix of train batches, where asked for."""
+        mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
+        return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
 
     def read_predict(self) -> None:
         """List what is to be predicted."""

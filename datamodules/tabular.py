@@ -114,6 +114,7 @@ class TabularDataModule(DataModule):
         self._classes = given_classes(classes, None)
         self._predict_path = predict_path
         self._parts: dict[str, Part] = {}
+        self._read_notes: list[str] = []
         self._targets: Targets | None = None
         self._predict: Table | None = None
         self._counts: dict[str, Encoded] = {}
@@ -134,12 +135,14 @@ class TabularDataModule(DataModule):
         whole = Part(main, np.arange(main.rows))
         if settings["label_separator"] is None:  # without labels a cell is empty
             check_target({"": whole} | parts, self.target)
+        given = settings["split_column"]
+        self._parts = {} if given is None else split_by_column(main, given)
         task, why = self._given_task or self.fitted.get("task"), "given"
-        self.task, why = (task, why) if task else find_task(main, self.target)
-        self._notes = [f"target {listed(self.target)}: {self.task} ({why})"]
-        if settings["split_column"] is not None:
-            self._parts = split_by_column(main, settings["split_column"])
-        else:
+        self.task, why = (
+            (task, why) if task else find_task(self._parts.get("train", whole), self.target)
+        )
+        self._read_notes = [f"target {listed(self.target)}: {self.task} ({why})", *main.notes]
+        if given is None:
             cut = self._cut(whole, list(parts))
             own = {split: Part(main, rows) for split, rows in cut.items() if split not in parts}
             self._parts = own | parts
@@ -155,7 +158,7 @@ class TabularDataModule(DataModule):
         return {
             "task": self.task,
             "features": features,
-            "notes": [*self._notes, *table.notes, *notes],
+            "notes": notes,
             "input_sizes": input_sizes(features, one_hot=settings["encode"] == "onehot"),
             **self._target_map().fit(classes=self._classes, scaling=settings["target_scaling"]),
         }
@@ -237,7 +240,7 @@ class TabularDataModule(DataModule):
     @property
     def notes(self) -> list[str]:
         """What was found and left out when the table was read and fitted."""
-        return list(self._known("notes"))
+        return [*self._read_notes, *self._known("notes")]
 
     @property
     def predict_path(self) -> str | Path | None:
@@ -265,7 +268,8 @@ class TabularDataModule(DataModule):
 
     def __str__(self) -> str:
         counts = [said for split, found in self._counts.items() for said in found.said(split)]
-        return "\n  ".join([super().__str__(), *self.fitted.get("notes", ()), *counts])
+        notes = [*self._read_notes, *self.fitted.get("notes", ())]
+        return "\n  ".join([super().__str__(), *notes, *counts])
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from datamodules import samples
 from datamodules.core.batch import Batch
 from datamodules.core.finish import Finish
 from datamodules.core.mix import Mix, MixedBatch, mixed
@@ -46,3 +47,15 @@ def test_crossing_as_uint8_ends_equal():
 def test_negative_alpha_is_refused():
     with pytest.raises(ValueError, match="mixup must be at least 0"):
         Mix(4, mixup=-1)
+
+
+def test_a_source_mixes_train_alone_and_repeats_with_the_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path))
+    dm = samples.digits(mixup=0.2, cutmix=1.0, num_workers=0)
+    first, again = (next(iter(dm.train_dataloader())) for _ in range(2))
+    assert first.target.shape == (64, 10)
+    assert first.target.dtype == first.inputs.dtype == torch.float32
+    assert torch.equal(first.inputs, again.inputs)
+    assert dm.preview("val").target.dtype == torch.int64
+    with pytest.raises(ValueError, match="cutmix must be at least 0"):
+        samples.digits(cutmix=-1)

@@ -57,7 +57,8 @@ class Column:
         codes: (N,) int32 indices into ``words``, -1 where missing; None: all cells are numbers.
         words: Distinct texts, sorted.
         style: How the numbers were written.
-        text: A category unless the user calls it numeric: the file says so, or its digits do.
+        text: The file itself calls the column a text.
+        exact: (N,) bool, cells whose digits name something, such as 00501; None: there are none.
         example: A number as it was written, where that is not plain.
         refused: Why no feature can be made of it, such as a list in each cell.
         notes: What a user should know.
@@ -72,12 +73,13 @@ class Column:
         *,
         style: Style = "plain",
         text: bool = False,
+        exact: npt.NDArray[np.bool_] | None = None,
         example: str = "",
         refused: str = "",
         notes: Sequence[str] = (),
     ) -> None:
         self.name, self.numbers, self.codes, self.words = name, numbers, codes, list(words)
-        self.style, self.text, self.example = style, text, example
+        self.style, self.text, self.exact, self.example = style, text, exact, example
         self.refused, self.notes = refused, list(notes)
 
     def __len__(self) -> int:
@@ -199,12 +201,13 @@ def _from_text(series: pl.Series, rules: CellRules, *notes: str) -> Column:
         return Column(name, np.full(len(series), np.nan), notes=notes)
     style, values = _parse(bare, present, name, rules)
     said = [*notes]
-    text = rules.typed
-    if values is not None and style != "date" and bare.str.contains(CODE).any():
+    digits = bare.str.contains(CODE).fill_null(False)
+    exact = digits.to_numpy() if values is not None and style != "date" and digits.any() else None
+    if exact is not None:
         said.append(f"{name}: leading zeros, + and long digits are kept exact, as a category")
-        text = True
     numbers = None if values is None else _numbers(values, rules)
-    if values is not None and not text and _count(values) == present:
+    whole = values is not None and _count(values) == present
+    if whole and exact is None and not rules.typed:
         example = "" if style == "plain" else str(bare.drop_nulls()[0])
         return Column(name, numbers, style=style, example=example, notes=said)
     raw = pl.when(pl.col(CELL).is_not_null()).then("raw").alias("raw")
@@ -218,7 +221,8 @@ def _from_text(series: pl.Series, rules: CellRules, *notes: str) -> Column:
             f"{name}: {len(nulls)} cells {', '.join(map(repr, sorted(set(nulls))))} are read as "
             "missing; null_values=[] keeps them as words"
         )
-    return Column(name, numbers, codes, words.to_list(), style=style, text=text, notes=said)
+    kind: dict[str, Any] = {"style": style, "text": rules.typed, "exact": exact}
+    return Column(name, numbers, codes, words.to_list(), notes=said, **kind)
 
 
 def _parse(

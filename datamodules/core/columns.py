@@ -154,7 +154,8 @@ def _counts_rows(column: Column) -> bool:
 def _kind(table: Table, column: Column, rows: Rows) -> str:
     if column.codes is None:
         return "numeric"
-    if column.text or column.numbers is None:
+    names = column.exact is not None and column.exact[rows].any()
+    if column.text or names or column.numbers is None:
         return "categorical"
     words = column.words_in(rows)
     present = len(rows) - int(column.missing[rows].sum())

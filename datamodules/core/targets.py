@@ -111,24 +111,26 @@ class Targets:
         return rows, values
 
 
-def find_task(table: Table, names: Sequence[str]) -> tuple[Task, str]:
-    """Task by the cells of the target columns, and why.
+def find_task(part: Part, names: Sequence[str]) -> tuple[Task, str]:
+    """Task by the cells of the target columns in some rows, and why.
 
     Texts and True/False are classes. Whole numbers are classes where they are few: two, or at
     most 20 that come twice or more on average. Other numbers are regression. Several columns are
     labels of 0 and 1, or numbers.
     """
+    table, rows = part
     columns = [table.column(name, "target") for name in names]
     if len(columns) > 1:
         flags = all(_as_flags(c) is not None for c in columns)
         return ("multilabel", "columns of 0 and 1") if flags else ("regression", "several columns")
     column = columns[0]
-    if column.codes is not None or column.numbers is None:
+    exact = column.exact is not None and column.exact[rows].any()
+    if column.text or exact or column.numbers is None or len(column.words_in(rows)):
         return "multiclass", "texts"
-    values = np.unique(column.numbers[~column.missing])
+    values = np.unique(column.numbers[rows])
     if not _whole(values).all():
         return "regression", "numbers with a fraction"
-    few = len(values) <= 2 or len(values) <= min(MANY_CLASSES, len(column) / 2)
+    few = len(values) <= 2 or len(values) <= min(MANY_CLASSES, len(rows) / 2)
     if few:
         return "multiclass", f"{len(values)} whole numbers"
     return "regression", f"{len(values)} different numbers"
