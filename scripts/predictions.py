@@ -1,0 +1,198 @@
+"""Predictions of all processes as one table, each row once and in the order of the source."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+import torch.distributed as dist
+from lightning.pytorch.callbacks import BasePredictionWriter
+
+SEPARATOR = "|"  # between the classes of a row that has several labels
+FORMATS = (".csv", ".parquet")
+
+
+class PredictionTable(BasePredictionWriter):
+    """Collects what the model answers and writes it when all of it is there.
+
+    Args:
+        out: ``.csv`` or ``.parquet``; appears whole or not at all.
+        task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
+        classes: Class names in the order of their index; none for regression.
+        targets: Names of the targets of a regression.
+        all_probabilities: Write a column for each class as well.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        task: str,
+        classes: Sequence[str] = (),
+        targets: Sequence[str] = (),
+        all_probabilities: bool = False,
+    ) -> None:
+        super().__init__("batch")
+        self.out, self.task, self.classes, self.targets = out, task, list(classes), list(targets)
+        self.all_probabilities = all_probabilities
+        self.rows_written = 0
+        self._parts: dict[str, list[np.ndarray[Any, Any]]] = {"row": []}
+
+    def write_on_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        prediction: Any,
+        batch_indices: Sequence[int] | None,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int,
+    ) -> None:
+        """Keep a batch: of many classes only the best one, unless all are asked for."""
+        values = self._checked(prediction)
+        rows = np.asarray(batch_indices if batch_indices is not None else [], np.int64)
+        if len(rows) != len(values):
+            if trainer.world_size > 1:
+                raise RuntimeError(
+                    "the loader does not say which rows a batch holds, so processes cannot be "
+                    "told apart; predict with --devices 1"
+                )
+            first = sum(map(len, self._parts["row"]))
+            rows = np.arange(first, first + len(values))
+        self._parts["row"].append(rows)
+        kept = {"values": values}
+        if self.task == "multiclass":
+            kept = {"best": values.argmax(1), "probability": values.max(1)}
+            if self.all_probabilities:
+                kept["values"] = values
+        for name, part in kept.items():
+            self._parts.setdefault(name, []).append(part)
+
+    def _checked(self, prediction: Any) -> np.ndarray[Any, Any]:
+        """A model's answer as (N, K) or (N, T) float32."""
+        expected = f"(N, {len(self.classes)}) of probabilities"
+        if self.task == "regression":
+            expected = "(N,) or (N, T) of numbers"
+        if not isinstance(prediction, torch.Tensor) or prediction.ndim not in (1, 2):
+            raise ValueError(
+                f"predict_step must return a tensor {expected}, got "
+                f"{getattr(prediction, 'shape', type(prediction).__name__)}"
+            )
+        values = prediction.detach().float().cpu().numpy()
+        if self.task == "regression":
+            return values.reshape(len(values), -1)
+        sums = values.sum(1) if values.ndim == 2 else np.zeros(1)
+        wrong_sum = self.task == "multiclass" and np.abs(sums - 1).max(initial=0) > 0.01
+        outside = values.min(initial=0) < 0 or values.max(initial=0) > 1
+        if values.shape[1:] != (len(self.classes),) or wrong_sum or outside:
+            raise ValueError(
+                f"predict_step must return {expected}, got {values.shape} from "
+                f"{values.min(initial=0):.3g} to {values.max(initial=0):.3g}; apply softmax or "
+                "sigmoid in predict_step"
+            )
+        return values
+
+    def on_predict_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Bring the parts together and write them, on the first process."""
+        mine = {name: np.concatenate(parts) for name, parts in self._parts.items() if parts}
+        self._parts = {"row": []}
+        parts = [mine]
+        if trainer.world_size > 1 and dist.is_initialized():
+            parts = [{}] * trainer.world_size
+            dist.all_gather_object(parts, mine)
+        if not trainer.is_global_zero:
+            return
+        parts = [part for part in parts if len(part.get("row", ()))]
+        if not parts:
+            raise ValueError("there was nothing to predict; the predict split is empty")
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        # a loader that pads its last batches, as Lightning's own does, gives some rows twice
+        rows, first = np.unique(columns.pop("row"), return_index=True)
+        data: Any = getattr(trainer, "datamodule", None)
+        keys = getattr(data, "predict_keys", None)
+        partly = trainer.limit_predict_batches != 1.0  # fast_dev_run sets it too
+        if keys is not None and len(rows) != len(keys) and not partly:
+            raise RuntimeError(f"{len(keys)} rows were to be predicted, {len(rows)} came back")
+        names = rows.tolist() if keys is None else [keys[row] for row in rows]
+        key = getattr(data, "hparams", {}).get("id_column")
+        key = key or ("path" if isinstance(names[0], str) else "row")
+        self._write(key, names, {name: values[first] for name, values in columns.items()})
+        self.rows_written = len(rows)
+
+    def _write(self, key: str, names: list[Any], columns: dict[str, np.ndarray[Any, Any]]) -> None:
+        import polars as pl  # not before: a process that is forked must not have used it
+
+        frame = pl.DataFrame({key: names, **self._answers(columns)})
+        half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
+        try:
+            if self.out.suffix == ".csv":
+                frame.write_csv(half)
+            else:
+                frame.write_parquet(half)
+            half.replace(self.out)
+        finally:
+            half.unlink(missing_ok=True)
+
+    def _answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+        if self.task == "regression":
+            values = columns["values"]
+            names = self.targets if len(self.targets) == values.shape[1] else []
+            names = names or [str(number) for number in range(1, values.shape[1] + 1)]
+            if values.shape[1] == 1:
+                return {"prediction": values[:, 0]}
+            return {f"prediction_{n}": values[:, column] for column, n in enumerate(names)}
+        if self.task == "multiclass":
+            answers: dict[str, Any] = {
+                "class": [self.classes[index] for index in columns["best"]],
+                "probability": _rounded(columns["probability"]),
+            }
+        else:
+            found = [np.flatnonzero(row > 0.5) for row in columns["values"]]
+            said = [
+                [f"{row[k]:.6g}" for k in ks]
+                for row, ks in zip(columns["values"], found, strict=True)
+            ]
+            answers = {
+                "classes": [SEPARATOR.join(self.classes[k] for k in ks) for ks in found],
+                "probabilities": [SEPARATOR.join(row) for row in said],
+            }
+        if self.all_probabilities:
+            for index, name in enumerate(self.classes):
+                answers[f"probability_{name}"] = _rounded(columns["values"][:, index])
+        return answers
+
+
+def _rounded(probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Six decimals: the seventh depends on the rows that shared the batch."""
+    return np.round(probabilities.astype(np.float64), 6)
+
+
+class PredictionLines(L.Callback):
+    """A line every few seconds, for output that is no terminal."""
+
+    def __init__(self, seconds: float = 10) -> None:
+        self._seconds, self._last = seconds, 0.0
+
+    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Start the clock."""
+        self._last = time.monotonic()
+
+    def on_predict_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Say how far it is."""
+        if trainer.is_global_zero and time.monotonic() - self._last > self._seconds:
+            self._last = time.monotonic()
+            print(f"batch {batch_idx + 1} of {trainer.num_predict_batches[0]}", flush=True)
