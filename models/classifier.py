@@ -6,73 +6,11 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from .arguments import check_choice, plain
+from .losses import Task, at_least_float32, balanced_weights, classification_losses
 from .metrics import WeightedMean, classification_scores
-from .training import TrainingModule, at_least_float32, bare_inputs, check_choice, plain
-
-Task = Literal["multiclass", "multilabel"]
-
-
-def classification_losses(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    task: Task,
-    class_weights: Tensor | None = None,
-    label_smoothing: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """The loss of each row, and what it counts.
-
-    The loss of a batch or of a split is the sum of the first over the sum of the second.
-
-    Args:
-        logits: (N, K) float.
-        target: (N,) int64; (N, K) float of shares that sum to 1 (mixed pictures), or of 0 and 1
-            where ``task`` is ``"multilabel"``.
-        task: ``"multiclass"`` for cross-entropy, ``"multilabel"`` for binary cross-entropy, the
-            mean over the labels.
-        class_weights: (K,) float: what a row of each class counts, or with several labels what
-            a positive counts against a negative.
-        label_smoothing: Share of the target that is spread evenly.
-
-    Returns:
-        Two (N,) tensors of the logits' dtype.
-    """
-    if task == "multilabel":
-        smooth = target.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / 2
-        losses = F.binary_cross_entropy_with_logits(
-            logits, smooth, pos_weight=class_weights, reduction="none"
-        ).mean(1)
-        return losses, torch.ones_like(losses)
-    soft = target.ndim == 2
-    losses = F.cross_entropy(
-        logits,
-        target.to(logits.dtype) if soft else target,
-        weight=class_weights,
-        label_smoothing=label_smoothing,
-        reduction="none",
-    )
-    if class_weights is None:
-        return losses, torch.ones_like(losses)
-    weights = target.to(logits.dtype) @ class_weights if soft else class_weights[target]
-    return losses, weights
-
-
-def balanced_weights(class_counts: list[int], *, num_rows: int, task: Task) -> list[float]:
-    """Weights that give every class the same say.
-
-    Args:
-        class_counts: Training rows of each class.
-        num_rows: All training rows.
-        task: With one label a row, ``num_rows / (K * count)``; with several, the negatives of
-            each label over its positives.
-    """
-    # a class without training rows has no loss to weigh
-    counts = [max(1, count) for count in class_counts]
-    if task == "multilabel":
-        return [max(1, num_rows - count) / count for count in counts]
-    return [num_rows / (len(counts) * count) for count in counts]
+from .training import TrainingModule, bare_inputs
 
 
 class Classifier(TrainingModule):
@@ -85,6 +23,12 @@ class Classifier(TrainingModule):
         table (N, F)                   net(numeric)               (N, K) float: several labels,
         numeric (N, F), codes (N, G)   net(numeric, categorical)  or shares after MixUp
         ids, mask (N, L)               net(input_ids, attention_mask)
+
+    Example:
+        >>> model = Classifier(num_classes=10, input_sizes={"input_shape": [3, 32, 32]})
+        >>> model.configure_model()  # the Trainer calls it
+        >>> model(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
 
     What is left None is found from the Trainer's datamodule and saved in the checkpoint.
 
@@ -230,7 +174,7 @@ class Classifier(TrainingModule):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch, a scalar."""
         logits = self.forward_training(batch[0])
-        target = self._checked(logits, batch[1])
+        target = self._checked(logits, batch[1], first=batch_idx == 0)
         losses, weights = self._losses(logits, target, self.hparams["label_smoothing"])
         if self.hparams["task"] == "multilabel":
             right = (logits > 0) == (target > 0.5)
@@ -244,19 +188,19 @@ class Classifier(TrainingModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Store a batch's rows."""
-        self._evaluate(batch)
+        self._evaluate(batch, first=batch_idx == 0)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         """Store a batch's rows."""
-        self._evaluate(batch)
+        self._evaluate(batch, first=batch_idx == 0)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Probabilities (N, K) float32, of bare inputs or of the inputs of a batch."""
         return self._probabilities(self(bare_inputs(batch)))
 
-    def _evaluate(self, batch: Any) -> None:
+    def _evaluate(self, batch: Any, *, first: bool) -> None:
         logits = self(batch[0])
-        target = self._checked(logits, batch[1])
+        target = self._checked(logits, batch[1], first=first)
         # without label smoothing, which makes losses of different runs incomparable
         losses, weights = self._losses(logits, target, label_smoothing=0.0)
         several = self.hparams["task"] == "multilabel"
@@ -291,7 +235,8 @@ class Classifier(TrainingModule):
             label_smoothing=label_smoothing,
         )
 
-    def _checked(self, logits: Tensor, target: Tensor) -> Tensor:
+    def _checked(self, logits: Tensor, target: Tensor, *, first: bool) -> Tensor:
+        """The target, after a look at its shape, and at its range where that is quick."""
         num_classes = self.hparams["num_classes"]
         if logits.ndim != 2 or logits.shape[1] != num_classes:
             raise ValueError(
@@ -312,6 +257,14 @@ class Classifier(TrainingModule):
                 f"targets must be ({rows},) int64 class indices or ({rows}, {num_classes}) float "
                 f"shares, got {tuple(target.shape)} {target.dtype}; use Regressor for numbers"
             )
+        # an accelerator would have to be waited for at each batch, and a compiler breaks its graph
+        if (first or target.device.type == "cpu") and not torch.compiler.is_compiling():
+            lowest, highest = int(target.min()), int(target.max())
+            if lowest < 0 or highest >= num_classes:
+                raise ValueError(
+                    f"class indices must be from 0 to {num_classes - 1}, got {lowest} to "
+                    f"{highest}; number the classes from 0 or pass num_classes="
+                )
         return target.long()
 
     # Scores ---------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .arguments import did_you_mean
 from .tabular_nets import TabularMLP, TabularResNet
 from .text_nets import TextBag, TextTransformer
-from .vision_nets import build_torchvision_net, did_you_mean, torchvision_names
+from .vision_nets import build_torchvision_net, torchvision_names
 
 Kind = Literal["image", "table", "text"]
 
@@ -158,6 +159,9 @@ def resolve_net(name: str, input_sizes: dict[str, Any] | None) -> str:
 
     Pictures of up to 64 pixels take ``small_resnet`` and larger ones ``resnet18``, tables
     ``tabular_mlp`` and texts ``text_bag``.
+
+    >>> resolve_net("auto", {"input_shape": [3, 32, 32]})
+    'small_resnet'
 
     Raises:
         ValueError: If the name is unknown (the closest one is suggested), or ``"auto"`` has no

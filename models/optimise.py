@@ -65,6 +65,10 @@ def parameter_groups(
 def warmup_cosine(*, warmup_steps: int | float, total_steps: float) -> Callable[[int], float]:
     """A factor for the learning rate: a line up to 1, then a cosine down to 0.
 
+    >>> factor = warmup_cosine(warmup_steps=2, total_steps=6)
+    >>> [round(factor(step), 3) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
+
     Args:
         warmup_steps: Steps of the line, or below 1 their share of all steps.
         total_steps: All steps; infinite or negative where the end is unknown, which leaves the

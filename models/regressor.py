@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from .arguments import check_choice, plain
+from .losses import REGRESSION_LOSSES, at_least_float32, match_shapes
 from .metrics import WeightedMean, regression_scores
-from .training import TrainingModule, at_least_float32, bare_inputs, check_choice, plain
-
-LOSSES: dict[str, Callable[..., Tensor]] = {
-    "mse": F.mse_loss,
-    "mae": F.l1_loss,
-    "huber": F.huber_loss,
-}
-
-
-def match_shapes(outputs: Tensor, target: Tensor) -> Tensor:
-    """Outputs in the target's shape: a last dimension of 1 may come or go, nothing else.
-
-    Args:
-        outputs: (N,) or (N, T).
-        target: (N,) or (N, T).
-
-    Raises:
-        ValueError: If they differ in more, where a loss would pair every row with every other.
-    """
-    if outputs.shape[:1] == target.shape[:1] and outputs.numel() == target.numel():
-        return outputs.reshape(target.shape)
-    raise ValueError(
-        f"the network must return one value for each target, expected {tuple(target.shape)}, got "
-        f"{tuple(outputs.shape)}; change its last layer or pass num_targets="
-    )
+from .training import TrainingModule, bare_inputs
 
 
 class Regressor(TrainingModule):
@@ -92,7 +68,7 @@ class Regressor(TrainingModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(ignore=["net"], logger=False)
-        check_choice("loss", loss, tuple(LOSSES))
+        check_choice("loss", loss, tuple(REGRESSION_LOSSES))
         self.hparams["target_scale"] = plain(target_scale)
         self.train_mae = WeightedMean()
         self.start(net)
@@ -196,7 +172,7 @@ class Regressor(TrainingModule):
         return outputs.reshape(-1, num_targets), target
 
     def _losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        loss = LOSSES[self.hparams["loss"]]
+        loss = REGRESSION_LOSSES[self.hparams["loss"]]
         return loss(outputs, target, reduction="none").mean(1)
 
     # Scores ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -10,15 +9,10 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 
+from .arguments import check_choice, plain
 from .metrics import RowStore, WeightedMean, weighted_mean
 from .nets import build_net, resolve_net
 from .optimise import head_of, parameter_groups, warmup_cosine
-from .vision_nets import did_you_mean
-
-
-def at_least_float32(values: Tensor) -> Tensor:
-    """Losses are taken in float32 where the network computes in half precision."""
-    return values if values.dtype == torch.float64 else values.float()
 
 
 def bare_inputs(batch: Any) -> Any:
@@ -26,26 +20,6 @@ def bare_inputs(batch: Any) -> Any:
     if hasattr(batch, "inputs"):
         return batch.inputs
     return batch[0] if type(batch) in (tuple, list) else batch
-
-
-def plain(value: Any) -> Any:
-    """Nested lists, dicts and Python numbers: what a checkpoint loads with ``weights_only``."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise a ValueError that names the choices unless ``value`` is one of them."""
-    if value not in choices:
-        raise ValueError(
-            f"{name} must be one of {', '.join(choices)}, got {value!r}"
-            f"{did_you_mean(str(value), choices)}"
-        )
 
 
 class TrainingModule(L.LightningModule):
@@ -136,7 +110,16 @@ class TrainingModule(L.LightningModule):
             self._freeze(self._frozen_at(self.current_epoch))
 
     def forward(self, inputs: Any) -> Tensor:
-        """(N, num_outputs) for a tensor or a NamedTuple of tensors."""
+        """(N, num_outputs) for a tensor or a NamedTuple of tensors.
+
+        Raises:
+            RuntimeError: If the network is not built yet.
+        """
+        if "net" not in self._modules:
+            raise RuntimeError(
+                "the network is not built yet: the Trainer does it at the start of a run; "
+                "outside of one call configure_model() first"
+            )
         output = self.net(*inputs) if hasattr(inputs, "_fields") else self.net(inputs)
         # Hugging Face and some torchvision nets wrap their logits
         logits: Tensor = getattr(output, "logits", output)

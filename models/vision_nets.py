@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """``": did you mean 'x'?"`` for the closest known word, or nothing."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f": did you mean {close[0]!r}?" if close else ""
+from .arguments import did_you_mean
 
 
 @functools.cache
@@ -88,9 +83,10 @@ def _find_weights(name: str, weights: str | None) -> Any:
     known = ["DEFAULT", *(member.name for member in enum if member.meta["categories"])]
     short = weights.rpartition(".")[2]  # ResNet18_Weights.IMAGENET1K_V1 is right as well
     if short not in known:
-        close = difflib.get_close_matches(short, known, n=1)
-        hint = f": did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{name} has no weights {weights!r}{hint}; choose from {', '.join(known)}")
+        raise ValueError(
+            f"{name} has no weights {weights!r}{did_you_mean(short, known)}; "
+            f"choose from {', '.join(known)}"
+        )
     return enum[short]
 
 

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from datamodules.core.batch import Batch, RowBatch, TabularInputs, TextInputs
 from models import Classifier
-from models.classifier import balanced_weights, classification_losses
 
 K = 3
 SIZES = {"num_numeric": 4, "cardinalities": []}
@@ -93,51 +92,6 @@ class Echo(nn.Module):
 def found_by(tmp_path, model, data, **options):
     [scores] = trainer(tmp_path, **options).test(model, Batches(*data), verbose=False)
     return {name.removeprefix("test_"): value for name, value in scores.items()}
-
-
-# Losses -------------------------------------------------------------------------------------
-
-
-def logits_and_target(n=7):
-    generator = torch.Generator().manual_seed(2)
-    return torch.randn(n, K, generator=generator), torch.randint(0, K, (n,), generator=generator)
-
-
-@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 4.0]])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_of_a_batch_is_torchs_own(weights, smoothing):
-    logits, target = logits_and_target()
-    weight = None if weights is None else torch.tensor(weights)
-    losses, counts = classification_losses(
-        logits, target, task="multiclass", class_weights=weight, label_smoothing=smoothing
-    )
-    expected = F.cross_entropy(logits, target, weight=weight, label_smoothing=smoothing)
-    torch.testing.assert_close(losses.sum() / counts.sum(), expected)
-
-
-@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 4.0]])
-def test_shares_that_are_all_of_one_class_give_the_loss_of_that_class(weights):
-    logits, target = logits_and_target()
-    weight = None if weights is None else torch.tensor(weights)
-    hard, soft = (
-        classification_losses(logits, t, task="multiclass", class_weights=weight)
-        for t in (target, F.one_hot(target, K).float())
-    )
-    torch.testing.assert_close(hard, soft)
-
-
-def test_the_loss_of_several_labels_is_torchs_own():
-    logits, _ = logits_and_target()
-    target = (logits.flip(0) > 0).float()
-    weight = torch.tensor([1.0, 3.0, 9.0])
-    losses, counts = classification_losses(logits, target, task="multilabel", class_weights=weight)
-    expected = F.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
-    torch.testing.assert_close(losses.sum() / counts.sum(), expected)
-
-
-def test_balanced_weights_by_hand():
-    assert balanced_weights([1, 3, 0], num_rows=4, task="multiclass") == [4 / 3, 4 / 9, 4 / 3]
-    assert balanced_weights([1, 3, 4], num_rows=4, task="multilabel") == [3.0, 1 / 3, 0.25]
 
 
 # Sizes --------------------------------------------------------------------------------------
@@ -235,13 +189,18 @@ def test_balanced_weights_need_counts():
         model.configure_model()
 
 
+def test_a_network_that_is_not_built_yet_says_who_builds_it():
+    with pytest.raises(RuntimeError, match=r"outside of one call configure_model\(\) first"):
+        Classifier(num_classes=K, input_sizes=SIZES)(torch.zeros(2, 4))
+
+
 # Batches ------------------------------------------------------------------------------------
 
 
 def logits_of(net, target, **options):
     model = Classifier(net, num_classes=K, **options)
     model.configure_model()
-    return model._checked(model(torch.randn(5, 4)), target)
+    return model._checked(model(torch.randn(5, 4)), target, first=True)
 
 
 def test_a_network_of_another_size_is_refused():
@@ -255,10 +214,12 @@ def test_a_network_of_another_size_is_refused():
         (torch.zeros(5), {}, r"\(5,\) int64 .*got \(5,\) torch.float32; use Regressor"),
         (torch.zeros(5, 1, dtype=torch.int64), {}, r"got \(5, 1\) torch.int64"),
         (torch.zeros(5, 2), {}, r"\(5, 3\) float shares, got \(5, 2\)"),
+        (torch.tensor([0, 1, 2, 1, 7]), {}, "from 0 to 2, got 0 to 7; number the classes"),
+        (torch.tensor([0, 1, 2, 1, -1]), {}, "from 0 to 2, got -1 to 2"),
         (torch.zeros(5), {"task": "multilabel"}, r"\(5, 3\) of 0 and 1, got \(5,\)"),
     ],
 )
-def test_targets_of_another_shape_are_refused(target, options, message):
+def test_targets_of_another_kind_are_refused(target, options, message):
     with pytest.raises(ValueError, match=message):
         logits_of(nn.Linear(4, K), target, **options)
 

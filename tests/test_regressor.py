@@ -8,7 +8,6 @@ from torch import nn
 
 from datamodules.core.batch import Batch
 from models import Regressor
-from models.regressor import match_shapes
 
 SIZES = {"num_numeric": 4, "cardinalities": []}
 
@@ -84,20 +83,6 @@ class Echo(nn.Module):
 
 
 # Shapes -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("outputs", [(4,), (4, 1)])
-@pytest.mark.parametrize("target", [(4,), (4, 1)])
-def test_a_last_dimension_of_one_may_come_or_go(outputs, target):
-    assert match_shapes(torch.zeros(outputs), torch.zeros(target)).shape == target
-
-
-@pytest.mark.parametrize(
-    ("outputs", "target"), [((4, 2), (4,)), ((1,), (4,)), ((4,), (4, 2)), ((2, 4), (4, 2))]
-)
-def test_anything_else_is_refused_and_never_broadcast(outputs, target):
-    with pytest.raises(ValueError, match="must return one value for each target, expected"):
-        match_shapes(torch.zeros(outputs), torch.zeros(target))
 
 
 @pytest.mark.parametrize("rows", [4, 1])

@@ -15,7 +15,7 @@ from processes import run_program
 from torch import nn
 
 from models import Classifier, Regressor
-from models.training import bare_inputs, plain
+from models.training import bare_inputs
 
 SIZES = model_ranks.SIZES
 PROGRAM = Path(model_ranks.__file__)
@@ -299,12 +299,6 @@ def test_one_sample_and_batch_norm_say_what_to_do(tmp_path):
     run = trainer(1, tmp_path, max_epochs=1, limit_val_batches=0)
     with pytest.raises(ValueError, match=r"a batch of one sample.*use batch_size=2 or more"):
         run.fit(Classifier(net, num_classes=3), single, single)
-
-
-def test_saved_values_are_plain():
-    found = plain({"a": (1, torch.tensor([2.5])), "b": {"c": torch.tensor(3)}, "d": None})
-    assert found == {"a": [1, [2.5]], "b": {"c": 3}, "d": None}
-    assert type(found["b"]["c"]) is int
 
 
 def test_inputs_of_a_predict_batch_come_bare_with_rows_or_with_a_target():

@@ -1,0 +1,101 @@
+"""What is minimised: a loss for each row, so that the loss of a split is exact on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Task = Literal["multiclass", "multilabel"]
+REGRESSION_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "mse": F.mse_loss,
+    "mae": F.l1_loss,
+    "huber": F.huber_loss,
+}
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Losses are taken in float32 where the network computes in half precision."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def classification_losses(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    task: Task,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The loss of each row, and what it counts.
+
+    The loss of a batch or of a split is the sum of the first over the sum of the second.
+
+    Args:
+        logits: (N, K) float.
+        target: (N,) int64; (N, K) float of shares that sum to 1 (mixed pictures), or of 0 and 1
+            where ``task`` is ``"multilabel"``.
+        task: ``"multiclass"`` for cross-entropy, ``"multilabel"`` for binary cross-entropy, the
+            mean over the labels.
+        class_weights: (K,) float: what a row of each class counts, or with several labels what
+            a positive counts against a negative.
+        label_smoothing: Share of the target that is spread evenly.
+
+    Returns:
+        Two (N,) tensors of the logits' dtype.
+    """
+    if task == "multilabel":
+        smooth = target.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(
+            logits, smooth, pos_weight=class_weights, reduction="none"
+        ).mean(1)
+        return losses, torch.ones_like(losses)
+    soft = target.ndim == 2
+    losses = F.cross_entropy(
+        logits,
+        target.to(logits.dtype) if soft else target,
+        weight=class_weights,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    if class_weights is None:
+        return losses, torch.ones_like(losses)
+    weights = target.to(logits.dtype) @ class_weights if soft else class_weights[target]
+    return losses, weights
+
+
+def balanced_weights(class_counts: list[int], *, num_rows: int, task: Task) -> list[float]:
+    """Weights that give every class the same say.
+
+    Args:
+        class_counts: Training rows of each class.
+        num_rows: All training rows.
+        task: With one label a row, ``num_rows / (K * count)``; with several, the negatives of
+            each label over its positives.
+    """
+    # a class without training rows has no loss to weigh
+    counts = [max(1, count) for count in class_counts]
+    if task == "multilabel":
+        return [max(1, num_rows - count) / count for count in counts]
+    return [num_rows / (len(counts) * count) for count in counts]
+
+
+def match_shapes(outputs: Tensor, target: Tensor) -> Tensor:
+    """Outputs in the target's shape: a last dimension of 1 may come or go, nothing else.
+
+    Args:
+        outputs: (N,) or (N, T).
+        target: (N,) or (N, T).
+
+    Raises:
+        ValueError: If they differ in more, where a loss would pair every row with every other.
+    """
+    if outputs.shape[:1] == target.shape[:1] and outputs.numel() == target.numel():
+        return outputs.reshape(target.shape)
+    raise ValueError(
+        f"the network must return one value for each target, expected {tuple(target.shape)}, got "
+        f"{tuple(outputs.shape)}; change its last layer or pass num_targets="
+    )

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models.arguments import check_choice, did_you_mean, plain
+
+
+def test_the_closest_name_is_suggested_and_nothing_that_is_far():
+    assert did_you_mean("adam", ["sgd", "adamw"]) == ": did you mean 'adamw'?"
+    assert did_you_mean("xyz", ["sgd", "adamw"]) == ""
+
+
+def test_a_choice_outside_the_list_is_refused():
+    check_choice("optimizer", "sgd", ("adamw", "sgd"))
+    with pytest.raises(ValueError, match="optimizer must be one of adamw, sgd, got 'sdg'"):
+        check_choice("optimizer", "sdg", ("adamw", "sgd"))
+
+
+def test_saved_values_are_plain():
+    found = plain({"a": (1, torch.tensor([2.5])), "b": {"c": torch.tensor(3)}, "d": None})
+    assert found == {"a": [1, [2.5]], "b": {"c": 3}, "d": None}
+    assert type(found["b"]["c"]) is int
