@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-# Before torch is loaded: threads that spin while they wait take the cores from the workers.
+# Before torch is loaded: threads that wait for each other on busy cores make a tiny fit take 20
+# times as long, and spin while they wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 FOLDER = os.environ.get("DATAMODULES_TEST_DATA")
