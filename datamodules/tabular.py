@@ -130,22 +130,19 @@ class TabularDataModule(DataModule):
             for name in [given] if isinstance(given, str) else given:
                 main.check_name(name, f"{option}=")
         paths = {split: settings[f"{split}_path"] for split in ("val", "test")}
-        tables = {split: self._open(path) for split, path in paths.items() if path is not None}
-        parts = {split: Part(table, np.arange(table.rows)) for split, table in tables.items()}
+        tables = {split: self._open(path) for split, path in paths.items() if path}
+        parts = {split: Part(t, np.arange(t.rows)) for split, t in tables.items()}
         whole = Part(main, np.arange(main.rows))
         if settings["label_separator"] is None:  # without labels a cell is empty
             check_target({"": whole} | parts, self.target)
         given = settings["split_column"]
         self._parts = {} if given is None else split_by_column(main, given)
-        task, why = self._given_task or self.fitted.get("task"), "given"
-        self.task, why = (
-            (task, why) if task else find_task(self._parts.get("train", whole), self.target)
-        )
+        known = self._given_task or self.fitted.get("task")
+        self.task, why = find_task(self._parts.get("train", whole), self.target, known=known)
         self._read_notes = [f"target {listed(self.target)}: {self.task} ({why})", *main.notes]
         if given is None:
             cut = self._cut(whole, list(parts))
-            own = {split: Part(main, rows) for split, rows in cut.items() if split not in parts}
-            self._parts = own | parts
+            self._parts = {split: Part(main, rows) for split, rows in cut.items()} | parts
         self._targets = None
 
     def fit(self) -> dict[str, Any]:
@@ -211,7 +208,7 @@ class TabularDataModule(DataModule):
 
     @property
     def num_targets(self) -> int:
-        """Number of regression targets."""
+        """Number of targets in regression."""
         return int(self._known("num_targets"))
 
     @property

@@ -54,6 +54,13 @@ def test_only_train_rows_count(tmp_path):
     assert fit(a, range(4)) == fit(b, range(4))
 
 
+def test_digits_that_name_something_in_other_rows_make_no_category(tmp_path):
+    a = table_of(tmp_path, x=[1, 2, 3, 4], g=[1, 2, 3, 4])
+    b = table_of(tmp_path, x=[1, 2, 3, "007"], g=[1, 2, 3, "word"])
+    assert fit(a, range(3)) == fit(b, range(3))
+    assert fit(b)[0][0]["kind"] == "categorical"
+
+
 def test_the_user_says_which_numbers_are_categories(tmp_path):
     table = table_of(tmp_path, p=["1.0", "3", "1", "2"], zip=["007", "010", "007", "010"])
     features, _ = fit(table, categorical=["p"], numeric=["zip"])

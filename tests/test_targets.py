@@ -34,14 +34,23 @@ def parts(table, train, val=()):
     ],
 )
 def test_the_task_is_found(tmp_path, cells, task):
-    assert find_task(read(tmp_path, *cells), ["y"])[0] == task
+    table = read(tmp_path, *cells)
+    assert find_task(Part(table, np.arange(table.rows)), ["y"])[0] == task
+
+
+def test_the_task_is_found_in_the_rows_asked_for(tmp_path):
+    table = read(tmp_path, 0, 1, 0, 1, 0.5, "x", "007")
+    assert find_task(Part(table, np.arange(4)), ["y"])[0] == "multiclass"
+    assert find_task(Part(table, np.arange(5)), ["y"])[0] == "regression"
+    assert find_task(Part(table, np.arange(6)), ["y"])[0] == "multiclass"
 
 
 def test_several_columns_are_labels_or_numbers(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c\n0,1,2.5\n1,True,3\n")
     table = read_table(tmp_path / "t.csv")
-    assert find_task(table, ["a", "b"])[0] == "multilabel"
-    assert find_task(table, ["a", "c"])[0] == "regression"
+    whole = Part(table, np.arange(2))
+    assert find_task(whole, ["a", "b"])[0] == "multilabel"
+    assert find_task(whole, ["a", "c"])[0] == "regression"
 
 
 def test_whole_numbers_and_texts_name_their_classes_in_order(tmp_path):

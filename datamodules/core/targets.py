@@ -111,8 +111,8 @@ class Targets:
         return rows, values
 
 
-def find_task(part: Part, names: Sequence[str]) -> tuple[Task, str]:
-    """Task by the cells of the target columns in some rows, and why.
+def find_task(part: Part, names: Sequence[str], *, known: Task | None = None) -> tuple[Task, str]:
+    """Task by the cells of the target columns in some rows, unless it is known, and why.
 
     Texts and True/False are classes. Whole numbers are classes where they are few: two, or at
     most 20 that come twice or more on average. Other numbers are regression. Several columns are
@@ -120,6 +120,8 @@ def find_task(part: Part, names: Sequence[str]) -> tuple[Task, str]:
     """
     table, rows = part
     columns = [table.column(name, "target") for name in names]
+    if known is not None:
+        return known, "given"
     if len(columns) > 1:
         flags = all(_as_flags(c) is not None for c in columns)
         return ("multilabel", "columns of 0 and 1") if flags else ("regression", "several columns")
