@@ -136,6 +136,14 @@ class RowDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.packed)
 
+    @property
+    def targets(self) -> npt.NDArray[np.int64] | None:
+        """(N,) class indices, for sampling by class; None where targets are no classes."""
+        if self.packed.target != "class":
+            return None
+        target = self.packed.gather(torch.arange(len(self)))[2]
+        return None if target is None else np.asarray(target.numpy(), np.int64).reshape(-1)
+
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Any = None) -> Any:
         """Rows ``indices`` (M,) as one batch; nothing is random."""
         numeric, codes, target = self.packed.gather(torch.from_numpy(indices))

@@ -165,6 +165,11 @@ class TextDataset:
         self.target: Tensor | None = None if target is None else torch.from_numpy(target)
         self._describe = describe
 
+    @property
+    def targets(self) -> Indices | None:
+        """(N,) class indices, for sampling by class."""
+        return None if self.target is None else self.target.numpy()
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -1,0 +1,87 @@
+"""Every kind of sampling over every kind of source, by name and by class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules import (
+    DatasetDataModule,
+    ImageFolderDataModule,
+    LengthBuckets,
+    PByK,
+    TabularDataModule,
+    TextDataModule,
+    samples,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path_factory.getbasetemp() / "sampling"))
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """``make(**options)`` of each source, with three classes of unequal size."""
+    labels = ["a"] * 30 + ["b"] * 12 + ["c"] * 6
+    table = tmp_path / "table.csv"
+    table.write_text("x,y\n" + "".join(f"{i}.5,{c}\n" for i, c in enumerate(labels)))
+    texts = tmp_path / "texts.tsv"
+    rows = (f"{'word ' * (i % 7 + 1)}{c}\t{c}\n" for i, c in enumerate(labels))
+    texts.write_text("text\tlabel\n" + "".join(rows))
+    pairs = [(torch.tensor([float(i)]), c) for i, c in enumerate(labels)]
+    root = samples.digits().hparams["root"]
+    return {
+        "table": lambda **o: TabularDataModule(table, "y", **o),
+        "text": lambda **o: TextDataModule(texts, vocab_size=300, **o),
+        "dataset": lambda **o: DatasetDataModule(pairs, **o),
+        "folder": lambda **o: ImageFolderDataModule(root, mode="L", image_size=8, **o),
+    }
+
+
+@pytest.mark.parametrize("source", ["table", "text", "dataset", "folder"])
+@pytest.mark.parametrize("sampler", ["balanced", "stratified", "pairs", "views", PByK(2, 2)])
+def test_each_kind_over_each_source(sources, source, sampler):
+    dm = sources[source](batch_size=8, num_workers=0, sampler=sampler)
+    loader = dm.train_dataloader()
+    batches = list(loader)
+    assert len(batches) == len(loader)
+    target = torch.cat([b.target for b in batches])
+    if sampler == "balanced":
+        share = np.bincount(target.numpy(), minlength=dm.num_classes) / len(target)
+        assert share.max() < 2.5 / dm.num_classes
+    if sampler == "pairs":
+        assert all((b.target[::2] == b.target[1::2]).sum() == 2 for b in batches)
+    if isinstance(sampler, PByK):
+        assert all((b.target[::2] == b.target[1::2]).all() for b in batches)
+    evaluated = torch.cat([b.target for b in dm.val_dataloader()])
+    assert len(evaluated) == len(dm.val_dataset), "evaluation is never resampled"
+
+
+def test_length_buckets_keep_the_budget(sources):
+    dm = sources["text"](sampler=LengthBuckets(24, buckets=4, multiple=1))
+    loader = dm.train_dataloader()
+    sizes = [b.inputs.input_ids.shape for b in loader]
+    assert len(sizes) == len(loader)
+    assert max(n * length for n, length in sizes) <= 24
+    with pytest.raises(ValueError, match="need lengths"):
+        sources["table"](sampler="length_buckets").train_dataloader()
+
+
+def test_global_batch_size_does_not_depend_on_the_ranks(sources):
+    dm = sources["table"](global_batch_size=16, seed=0)
+    loader = dm.train_dataloader()
+    one = [sorted(keys.indices.tolist()) for keys in loader.sampler]
+    shares = []
+    for rank in (0, 1):
+        loader.sampler._world = (2, rank)
+        shares.append([keys.indices.tolist() for keys in loader.sampler])
+    assert [sorted({*a, *b}) for a, b in zip(*shares, strict=True)] == one
+    assert all(len(batch) <= 8 for share in shares for batch in share)
+
+
+def test_what_a_regression_cannot_have_is_said():
+    with pytest.raises(ValueError, match="one class a sample"):
+        samples.diabetes(sampler="balanced").train_dataloader()
