@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 from .batch import RowBatch
 from .collate import StackError
 from .samplers import Keys
-from .seeding import Indices, Seeds, kept_random_state, seed_all
+from .seeding import Indices, Seeds, kept_random_state, own_generators, seed_all, seed_own
 
 
 class SampleError(RuntimeError):
@@ -23,7 +23,8 @@ class KeyedDataset(Dataset[Any]):
     """A map-style dataset asked by :class:`Keys`: each sample draws from a stream of its own.
 
     A dataset with ``get_batch(indices, seeds)`` serves the whole batch in one go. Any other is
-    asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample;
+    asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample,
+    and those that its transforms keep for themselves;
     samples are joined here, where they have names for the errors.
 
     Args:
@@ -40,6 +41,10 @@ class KeyedDataset(Dataset[Any]):
         with_rows: bool = False,
     ) -> None:
         self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
+        self._own: list[Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_own": None}
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -60,10 +65,13 @@ class KeyedDataset(Dataset[Any]):
         return RowBatch(batch, torch.from_numpy(rows)) if self.with_rows else batch
 
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
+        if self._own is None:  # in this process: a worker has copies
+            self._own = own_generators(self.dataset)
         samples = []
         for place, index in enumerate(rows.tolist()):
             if seeds is not None:
                 seed_all(int(seeds[place]))
+                seed_own(self._own, int(seeds[place]))
             try:
                 samples.append(self.dataset[index])
             except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,6 +117,43 @@ def seed_all(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - users' transforms draw from it
     random.seed(seed)
+
+
+def own_generators(thing: Any, depth: int = 6) -> list[Any]:
+    """Random generators that an object, such as a transform, keeps for itself.
+
+    They are copied into each worker, so that without being seeded for the sample workers and
+    epochs would repeat each other's draws.
+    """
+    if isinstance(thing, OWN):
+        return [thing]
+    if not depth or isinstance(thing, PASSED_OVER) or thing is None:
+        return []
+    if isinstance(thing, list | tuple | dict):
+        parts = list(thing.values() if isinstance(thing, dict) else thing)
+        parts = parts if len(parts) <= 100 else []  # data, not steps
+    else:
+        parts = list(getattr(thing, "__dict__", {}).values())
+    found: list[Any] = []
+    for part in parts:
+        found += [g for g in own_generators(part, depth - 1) if not any(g is f for f in found)]
+    return found
+
+
+def seed_own(generators: Iterable[Any], seed: int) -> None:
+    """Seed generators of :func:`own_generators` for one sample."""
+    for generator in generators:
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        elif isinstance(generator, np.random.Generator):
+            bits: Any = generator.bit_generator
+            bits.state = type(bits)(seed).state
+        else:
+            generator.seed(seed)
+
+
+OWN = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+PASSED_OVER = (torch.Tensor, np.ndarray, str, bytes, int, float, type)
 
 
 def random_state() -> tuple[Any, ...]:
