@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .core.cache import cache_folder, written_once
 from .core.docstrings import write_docstrings
@@ -13,50 +13,89 @@ from .tabular import TabularDataModule
 from .text import TextDataModule
 
 
-def digits(**options: Any) -> ImageFolderDataModule:
+def digits(
+    *,
+    mode: Literal["RGB", "L"] = "L",
+    image_size: int = 8,
+    flip: bool = False,
+    batch_size: int = 64,
+    **options: Any,
+) -> ImageFolderDataModule:
     """Handwritten digits (Alpaydin and Kaynak 1998), 1,797 pictures of 8 x 8 in 10 classes.
 
-    scikit-learn's copy, written once as PNG class folders. Takes the arguments of
-    :class:`~datamodules.image_folder.ImageFolderDataModule`.
+    scikit-learn's copy, written once as PNG class folders.
+
+    Args:
+        mode: As the others, of :class:`~datamodules.image_folder.ImageFolderDataModule`.
+        image_size: Height and width.
+        flip: A flipped digit is none.
+        batch_size: Samples a step and device.
+        **options: Its other arguments.
     """
     root = written_once("digits", _write_digits)
-    chosen = {"mode": "L", "image_size": 8, "flip": False, "batch_size": 64, **options}
-    return ImageFolderDataModule(root, **chosen)
+    return ImageFolderDataModule(
+        root, mode=mode, image_size=image_size, flip=flip, batch_size=batch_size, **options
+    )
 
 
-def breast_cancer(**options: Any) -> TabularDataModule:
+def breast_cancer(*, target: str = "diagnosis", **options: Any) -> TabularDataModule:
     """Breast cancer Wisconsin (Street et al. 1993): 569 rows, 30 numbers, malignant or benign.
 
-    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    scikit-learn's copy.
+
+    Args:
+        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
+        **options: Its other arguments.
     """
-    return TabularDataModule(_table("breast_cancer"), **{"target": "diagnosis", **options})
+    return TabularDataModule(_table("breast_cancer"), target, **options)
 
 
-def wine(**options: Any) -> TabularDataModule:
+def wine(*, target: str = "cultivar", **options: Any) -> TabularDataModule:
     """Wine recognition (Forina et al. 1991): 178 rows, 13 numbers, three cultivars.
 
-    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    scikit-learn's copy.
+
+    Args:
+        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
+        **options: Its other arguments.
     """
-    return TabularDataModule(_table("wine"), **{"target": "cultivar", **options})
+    return TabularDataModule(_table("wine"), target, **options)
 
 
-def diabetes(**options: Any) -> TabularDataModule:
+def diabetes(
+    *,
+    target: str = "progression",
+    task: Literal["multiclass", "multilabel", "regression"] = "regression",
+    target_scaling: bool = True,
+    **options: Any,
+) -> TabularDataModule:
     """Diabetes progression (Efron et al. 2004): 442 rows, 10 numbers; regression.
 
-    scikit-learn's copy. Takes the arguments of :class:`~datamodules.tabular.TabularDataModule`.
+    scikit-learn's copy.
+
+    Args:
+        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
+        task: Regression.
+        target_scaling: Whether the target is scaled; the model undoes it.
+        **options: Its other arguments.
     """
-    chosen = {"target": "progression", "task": "regression", "target_scaling": True, **options}
-    return TabularDataModule(_table("diabetes"), **chosen)
+    return TabularDataModule(
+        _table("diabetes"), target, task=task, target_scaling=target_scaling, **options
+    )
 
 
-def docstrings(**options: Any) -> TextDataModule:
+def docstrings(*, max_length: int = 256, batch_size: int = 128, **options: Any) -> TextDataModule:
     """Docstrings of numpy, scikit-learn, torch and the standard library; which wrote this?
 
-    Read from the installed files. Takes the arguments of
-    :class:`~datamodules.text.TextDataModule`.
+    Read from the installed files.
+
+    Args:
+        max_length: As the others, of :class:`~datamodules.text.TextDataModule`.
+        batch_size: Samples a step and device.
+        **options: Its other arguments.
     """
     path = write_docstrings(cache_folder())
-    return TextDataModule(path, **{"max_length": 256, "batch_size": 128, **options})
+    return TextDataModule(path, max_length=max_length, batch_size=batch_size, **options)
 
 
 def _table(name: str) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 
 from .core.base import DataModule, Split
 from .core.classes import ClassMap, given_classes
@@ -25,6 +25,8 @@ from .core.tokenizer import (
     train_tokenizer,
 )
 from .core.tokens import Indices, PaddingSide, TextDataset
+
+log = logging.getLogger(__name__)
 
 
 class TextDataModule(DataModule):
@@ -216,7 +218,7 @@ class TextDataModule(DataModule):
                 self._known("tokenizer"), table.texts, pairs=table.pairs, max_length=longest
             )
             if cut := int(encoded.cut.sum()):
-                rank_zero_info(
+                log.info(
                     f"{cut:,} of {len(encoded.cut):,} texts of {table.source} are longer than "
                     f"max_length={longest} tokens and lose their end"
                 )

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import yaml  # type: ignore[import-untyped]
+import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from lightning.pytorch.accelerators import AcceleratorRegistry
+
 from names import (
     BASES,
     UsageError,
@@ -195,7 +196,7 @@ def explain(parser: ArgumentParser, message: str, arguments: Sequence[str]) -> s
             return str(error)
     if required := re.search(r"arguments are required: ([\w, .]+)", message):
         needed = [f"--{keys}.{name}" for name in required[1].split(", ")]
-        return f"{named_path(keys, arguments)} needs {' and '.join(needed)}"
+        return f"{named_path(keys, arguments) or keys} needs {' and '.join(needed)}"
     given = re.search(r"(?:Got value|Given value): (.*)", message)
     wanted = re.search(r"Subtypes: \[(.*)\]|Expected an? (.*?)\. Got value", message)
     if keys and given and wanted:
@@ -285,8 +286,9 @@ def make_trainer(flags: dict[str, Any]) -> L.Trainer:
             for name in AcceleratorRegistry.available_accelerators()
             if AcceleratorRegistry[name]["accelerator"].is_available()
         ]
+        known = ["auto", *here, *(["gpu"] if {"cuda", "mps"} & set(here) else [])]
         asked = flags.get("accelerator")
-        if isinstance(asked, str) and asked not in ("auto", *here):
+        if isinstance(asked, str) and asked not in known:
             raise UsageError(
                 f"--accelerator {asked}: there is none here; this machine has "
                 f"{', '.join(sorted(here))}"

@@ -19,6 +19,7 @@ from typing import Any
 
 import lightning as L
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+
 from names import UsageError
 
 INTERRUPTED = 130  # as shells count Ctrl-C: 128 and the number of the signal

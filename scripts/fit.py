@@ -20,6 +20,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import lightning as L
 import numpy as np
+from jsonargparse import ArgumentParser, Namespace
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.trainer.states import TrainerStatus
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
 from command_line import (
     DEFAULTS,
     add_objects,
@@ -32,12 +38,8 @@ from command_line import (
     spell_out,
     trainer_flags,
 )
+from datamodules import DataModule
 from failures import Ranks, exit_code
-from jsonargparse import ArgumentParser, Namespace
-from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
-from lightning.pytorch.trainer.states import TrainerStatus
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from names import UsageError
 from results import draw_confusion, print_metrics
 from run_folder import (
@@ -50,8 +52,6 @@ from run_folder import (
     read_checkpoint,
     short_name,
 )
-
-from datamodules import DataModule
 
 EPILOG = """
 examples:

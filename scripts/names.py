@@ -123,6 +123,11 @@ def argument_names(target: Any) -> list[str]:
     return list({**_parameters(target), **(_parameters(made) if inspect.isclass(made) else {})})
 
 
+def required_arguments(target: Any) -> list[str]:
+    """Names of a class's arguments that have no default."""
+    return [name for name, p in _parameters(target).items() if p.default is p.empty]
+
+
 def passed_on(target: Any) -> list[str]:
     """Arguments that a function hands on, by ``**options``, unseen by the command line's parser.
 

@@ -19,6 +19,9 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 # Before torch is loaded, see scripts/fit.py.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from jsonargparse import ArgumentParser, Namespace
+from lightning.pytorch.trainer.states import TrainerStatus
+
 from command_line import (
     add_trainer,
     as_list,
@@ -30,13 +33,21 @@ from command_line import (
     trainer_flags,
 )
 from failures import Ranks, exit_code
-from jsonargparse import ArgumentParser, Namespace
-from lightning.pytorch.trainer.states import TrainerStatus
-from names import BASES, UsageError, argument_names, import_path, known_names, resolve
+from models import Regressor
+from names import (
+    BASES,
+    UsageError,
+    argument_names,
+    import_path,
+    known_names,
+    required_arguments,
+    resolve,
+)
 from predictions import FORMATS, PredictionLines, PredictionTable
 from run_folder import WRITTEN_BY, class_path, read_checkpoint
 
-from models import Regressor
+# where Lightning keeps the arguments that an object was made with
+SETTINGS = {"data": "datamodule_hyper_parameters", "model": "hyper_parameters"}
 
 EPILOG = """
 examples:
@@ -55,11 +66,14 @@ are never imported because a file names them; give them by --data and --model. W
 """
 
 
-def build_parser(classes: dict[str, type] | None = None) -> ArgumentParser:
+def build_parser(
+    classes: dict[str, type] | None = None, checkpoint: dict[str, Any] | None = None
+) -> ArgumentParser:
     """Every option of a prediction.
 
     Args:
         classes: The datamodule's and the model's; None where no checkpoint says which.
+        checkpoint: Holds what the classes cannot be made without.
     """
     parser = new_parser(__doc__ or "", EPILOG)
     group = parser.add_argument_group("Prediction")
@@ -76,8 +90,10 @@ def build_parser(classes: dict[str, type] | None = None) -> ArgumentParser:
                 f"--{kind}", type=str, help="your own class, where the checkpoint has one"
             )
         else:
-            # only what is given counts: the rest is in the checkpoint
-            parser.add_class_arguments(classes[kind], kind, instantiate=False)
+            # only what is given counts; the rest is in the checkpoint, and must not be asked for
+            saved = (checkpoint or {}).get(SETTINGS[kind]) or {}
+            there: set[str | int] = {n for n in required_arguments(classes[kind]) if n in saved}
+            parser.add_class_arguments(classes[kind], kind, instantiate=False, skip=there)
     add_trainer(parser, enable_model_summary=False, logger=False, enable_checkpointing=False)
     return parser
 
@@ -91,13 +107,12 @@ def predict(arguments: list[str], ranks: Ranks) -> None:
     """Load, predict and write."""
     asked, rest = first_look(arguments)
     if asked.ckpt_path is None:
-        parse(
-            build_parser(), spell_out(arguments)
-        )  # an unknown option is said first, and --help answered
+        # an unknown option is said first, and --help answered
+        parse(build_parser(), spell_out(arguments))
         raise UsageError("pass --ckpt_path, the checkpoint of a training run")
     checkpoint = read_checkpoint(asked.ckpt_path)
     classes = {kind: find_class(kind, checkpoint, getattr(asked, kind)) for kind in BASES}
-    parser = build_parser(classes)
+    parser = build_parser(classes, checkpoint)
     config, given = parse(parser, rest), parse(parser, rest, defaults=False)
     out = checked_out(config.out)
     objects, changes = parser.instantiate(config), parser.instantiate(given)

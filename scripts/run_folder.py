@@ -11,9 +11,9 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from names import UsageError, closest
 
 from datamodules import DataModule
+from names import UsageError, closest
 
 # The first of these that the model logs decides which checkpoint is best.
 MONITORS = ("val_accuracy", "val_r2", "val_rmse", "val_loss")

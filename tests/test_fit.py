@@ -317,7 +317,7 @@ def test_a_checkpoint_that_is_none_is_said_in_one_line(run, pictures, own, name)
         ("--config absent.yaml", "absent.yaml"),
         ("--config wrong.yaml", "unknown option --epohcs; did you mean --max_epochs?"),
         ("digits", "unexpected argument 'digits'"),
-        ("--accelerator gpu", "--accelerator gpu: there is none here; this machine has cpu"),
+        ("--accelerator cuda", "--accelerator cuda: there is none here; this machine has cpu"),
         ("--strategy dpp --accelerator cpu", "invalid strategy name"),
         ("--seed -1", "--seed must be 0 to 4294967295, got -1"),
         ("--patience 0", "--patience must be at least 1, got 0"),
@@ -516,6 +516,7 @@ def test_two_processes_share_one_folder_and_show_one_table(tmp_path):
     options = [*on_pictures(tmp_path / "pictures"), *flags]
     out = run_program(SCRIPTS / "fit.py", *map(str, options), timeout=200, OMP_NUM_THREADS="1")
     assert [p.name for p in Path("runs").iterdir()] == ["image_folder-1"]
+    assert {p.name for p in Path().iterdir()} <= {"pictures", "runs", "cache"}
     assert out.count("│ accuracy ") == out.count("epoch 2/2") == out.count("checkpoint    ") == 1
     assert "runs/image_folder-1/checkpoints/best.ckpt" in out
 
