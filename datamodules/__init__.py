@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from .core.base import DataModule
     from .core.batch import Batch, PaddedInputs, RowBatch, TabularInputs, TextInputs
     from .core.buckets import LengthBuckets
-    from .core.plans import Balanced, Pairs, PByK, Sampling, Stratified, Views, Weighted
+    from .core.class_plans import Pairs, PByK, Stratified
+    from .core.plans import Balanced, Sampling, Views, Weighted
     from .dataset import DatasetDataModule
     from .image_folder import ImageFolderDataModule
     from .tabular import TabularDataModule
@@ -28,12 +29,12 @@ HOMES = {
     "FashionMNISTDataModule": "cifar10",
     "ImageFolderDataModule": "image_folder",
     "LengthBuckets": "core.buckets",
-    "PByK": "core.plans",
+    "PByK": "core.class_plans",
     "PaddedInputs": "core.batch",
-    "Pairs": "core.plans",
+    "Pairs": "core.class_plans",
     "RowBatch": "core.batch",
     "Sampling": "core.plans",
-    "Stratified": "core.plans",
+    "Stratified": "core.class_plans",
     "TabularDataModule": "tabular",
     "TabularInputs": "core.batch",
     "TextDataModule": "text",

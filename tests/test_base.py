@@ -16,7 +16,7 @@ from two_ranks import Recorder, Rows
 
 from datamodules import Batch, DataModule, RowBatch
 from datamodules.core.finish import Finish
-from datamodules.core.samplers import Exact, Shuffled
+from datamodules.core.steps import Exact, Shuffled
 
 PROGRAM = Path(__file__).parent / "two_ranks.py"
 

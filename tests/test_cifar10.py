@@ -20,7 +20,8 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules import CIFAR10DataModule, CIFAR100DataModule, FashionMNISTDataModule
-from datamodules.core.samplers import ShardedBatchSampler, Shuffled
+from datamodules.core.samplers import ShardedBatchSampler
+from datamodules.core.steps import Shuffled
 
 CONTEXTS = ("fork", "forkserver", "spawn")
 

@@ -15,7 +15,8 @@ from datamodules.core.collate import collate
 from datamodules.core.cores import default_workers, usable_cores
 from datamodules.core.keyed import KeyedDataset, SampleError
 from datamodules.core.loader import check_loader_options, make_loader
-from datamodules.core.samplers import ShardedBatchSampler, Shuffled
+from datamodules.core.samplers import ShardedBatchSampler
+from datamodules.core.steps import Shuffled
 
 
 class Draws(Dataset):

@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from datamodules.core.class_plans import Pairs, PByK, Stratified
 from datamodules.core.plans import (
     Balanced,
     Facts,
     GlobalBatches,
-    Pairs,
-    PByK,
     Sequential,
     Shuffle,
-    Stratified,
     Views,
     Weighted,
 )
-from datamodules.core.samplers import Batches, ShardedBatchSampler
+from datamodules.core.samplers import ShardedBatchSampler
+from datamodules.core.steps import Batches
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [50, 30, 15, 6]))
 FACTS = Facts(n=len(LABELS), batch_size=8, labels=LABELS)

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.core.samplers import (
-    Batches,
-    Exact,
-    InOrder,
-    Keys,
-    RowBatches,
-    ShardedBatchSampler,
-    Shuffled,
-)
+from datamodules.core.samplers import Keys, RowBatches, ShardedBatchSampler
+from datamodules.core.steps import Batches, Exact, InOrder, Shuffled
 
 WORLDS = [1, 2, 3, 4, 8]
 

@@ -8,26 +8,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import lightning as L
-import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
-from .buckets import LengthBuckets
+from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
 from .mix import Mix, mixed
-from .plans import SAMPLINGS as KINDS
-from .plans import Facts, GlobalBatches, Sampling
-from .samplers import Exact, Plan, ShardedBatchSampler, check_batch_size
+from .plans import GlobalBatches, Sampling
+from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
 from .source import SPLITS, Source, Split
 from .splits import check_shares
+from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
-SAMPLINGS: dict[str, type[Sampling]] = {**KINDS, "length_buckets": LengthBuckets}
 # Lightning's warnings of faults that cannot happen here
 ANSWERED = (
     # the module's own hook is called by ours
@@ -233,26 +231,15 @@ class DataModule(Source, L.LightningDataModule):
         """MixUp or CutMix of the train batches; a picture source says."""
         return None
 
-    def facts(self, dataset: Any) -> Facts:
-        """What a kind of sampling may know of the train dataset."""
-        labels, lengths = getattr(dataset, "targets", None), getattr(dataset, "lengths", None)
-        lengths = lengths() if callable(lengths) else lengths
-        whole = self.hparams["global_batch_size"]
-        single = labels is not None and np.ndim(labels) == 1 and self.task == "multiclass"
-        return Facts(
-            n=len(dataset),
-            batch_size=whole or self.hparams["batch_size"],
-            drop_last=bool(self.loader_options.get("drop_last", False)),
-            labels=np.asarray(labels, np.int64) if single else None,
-            lengths=None if lengths is None else np.asarray(lengths, np.int64),
-        )
-
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
-        sampling = given_again(self.sampler, "sampler")
-        if isinstance(sampling, str):
-            sampling = SAMPLINGS[sampling]()
-        plan = sampling.plan(self.facts(dataset)) if isinstance(sampling, Sampling) else sampling
+        facts = facts_of(
+            dataset,
+            batch_size=self.hparams["global_batch_size"] or self.hparams["batch_size"],
+            drop_last=bool(self.loader_options.get("drop_last", False)),
+            classes=self.task == "multiclass",
+        )
+        plan = make_plan(given_again(self.sampler, "sampler"), facts)
         return GlobalBatches(plan) if self.hparams["global_batch_size"] else plan
 
     def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:

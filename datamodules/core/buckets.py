@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 
 from .plans import Facts, Sampling
-from .samplers import Batches, Plan
 from .seeding import Indices
+from .steps import Batches, Plan
 
 Lengths = npt.NDArray[np.int64]
 

@@ -1,15 +1,9 @@
-"""Plans and the sharded batch sampler: indices only, never a file.
-
-A *plan* is a pure function of (seed, epoch, world size): the list of batches that the whole world
-runs in one epoch, as one permutation and the offsets at which it is cut. Rank r takes every W-th
-batch. Nothing else in the project knows about ranks.
-"""
+"""The sharded batch sampler: this rank's part of a plan; indices only, never a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +11,8 @@ import torch
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from .seeding import repeats_before, run_seed, sample_seeds
-
-Indices = npt.NDArray[np.int64]
+from .seeding import Indices, repeats_before, run_seed, sample_seeds
+from .steps import Batches, Plan
 
 
 class Keys(NamedTuple):
@@ -32,168 +25,6 @@ class Keys(NamedTuple):
 
     indices: Indices
     seeds: npt.NDArray[np.uint64]
-
-
-class Batches(NamedTuple):
-    """Batches of one epoch in the order in which the world runs them.
-
-    Attributes:
-        indices: (M,) int64, positions in the dataset, batch after batch.
-        offsets: (B + 1,) int64, batch b is ``indices[offsets[b]:offsets[b + 1]]``.
-    """
-
-    indices: Indices
-    offsets: Indices
-
-    @classmethod
-    def of(cls, batches: Batches | Sequence[Sequence[int]]) -> Batches:
-        """Take batches as they are, or pack lists of indices as a user's own plan gives them."""
-        if isinstance(batches, Batches):
-            return batches
-        sizes = np.fromiter((len(b) for b in batches), np.int64, len(batches))
-        flat = [np.asarray(b, np.int64) for b in batches]
-        indices = np.concatenate(flat) if flat else np.empty(0, np.int64)
-        return cls(indices, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-
-    def __len__(self) -> int:
-        """Number of batches."""
-        return len(self.offsets) - 1
-
-    def batch(self, b: int) -> Indices:
-        """Indices of batch ``b``."""
-        return self.indices[self.offsets[b] : self.offsets[b + 1]]
-
-
-@runtime_checkable
-class Plan(Protocol):
-    """``plan(generator, world_size) -> batches``; a plain function will do as well."""
-
-    def __call__(
-        self, generator: torch.Generator, world_size: int, /
-    ) -> Batches | Sequence[Sequence[int]]:
-        """Plan one epoch with the draws of ``generator``, which is seeded by (seed, epoch)."""
-        ...
-
-
-class Shuffled:
-    """Every sample once an epoch, in a new order each time.
-
-    The batches of one step are cut from one stretch of the permutation, so their union does not
-    depend on the number of ranks as long as ``batch_size * world_size`` stays the same. A short
-    last step is kept; one of a single sample, on which batch norm means nothing, is never made:
-    the step before gives it half of its samples. A last step with fewer than two samples a rank
-    repeats samples of its own (at most ``2 * world_size - 1``, counted in ``repeated``).
-
-    Args:
-        n: Number of samples.
-        batch_size: Samples a batch and rank, at most.
-        drop_last: Leave the last, incomplete step out.
-    """
-
-    def __init__(self, n: int, batch_size: int, *, drop_last: bool = False) -> None:
-        self.n, self.batch_size, self.drop_last = n, check_batch_size(batch_size), drop_last
-
-    def order(self, generator: torch.Generator) -> Indices:
-        """(n,) int64, the order of one epoch."""
-        return torch.randperm(self.n, generator=generator).numpy()
-
-    def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
-        """Plan one epoch for ``world_size`` ranks."""
-        order = self.order(generator)
-        return cut_steps(order, self.batch_size, world_size, drop_last=self.drop_last)
-
-
-class InOrder(Shuffled):
-    """Every sample once an epoch, always in the dataset's own order."""
-
-    def order(self, generator: torch.Generator) -> Indices:
-        """(n,) int64, ascending."""
-        return np.arange(self.n, dtype=np.int64)
-
-
-class Exact:
-    """Evaluation: each sample once and in order, on any number of ranks.
-
-    One process takes plain chunks of ``batch_size``. Several take full batches, and only the tail
-    is shared out anew so that all ranks take the same number of steps. Where that cannot be
-    (batches of one, fewer samples than ranks) the last step leaves some ranks without a batch;
-    ``even`` tells.
-
-    Args:
-        n: Number of samples.
-        batch_size: Samples a batch and rank, at most.
-    """
-
-    def __init__(self, n: int, batch_size: int) -> None:
-        self.n, self.batch_size = n, check_batch_size(batch_size)
-
-    def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
-        """Plan the only epoch there is; draws nothing."""
-        n, size, world = self.n, self.batch_size, world_size
-        if world == 1:
-            offsets = np.append(np.arange(0, n, size), n)
-            return Batches(np.arange(n, dtype=np.int64), offsets.astype(np.int64))
-        steps, rest = divmod(n, size * world)
-        tail = 1 if rest else 0
-        if 0 < rest < world and steps and size > 1:  # too few for a step: two steps share them
-            steps, rest, tail = steps - 1, rest + size * world, 2
-        pieces = min(tail * world, rest)
-        sizes = [
-            np.full(steps * world, size),
-            np.diff(np.arange(pieces + 1) * rest // max(1, pieces)),
-        ]
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-        return Batches(np.arange(n, dtype=np.int64), offsets.astype(np.int64))
-
-
-def check_batch_size(batch_size: int, name: str = "batch_size") -> int:
-    """Return ``batch_size`` or say what is wrong with it.
-
-    Raises:
-        ValueError: If it is no whole number, or below 1.
-    """
-    if not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1, got {batch_size!r}")
-    return int(batch_size)
-
-
-def cut_steps(
-    order: Indices, batch_size: int, world_size: int, *, drop_last: bool = False
-) -> Batches:
-    """Cut an epoch's order into steps of ``world_size`` batches each, the same number on each rank.
-
-    Args:
-        order: (M,) int64.
-        batch_size: Samples a batch, at most.
-        world_size: Number of ranks.
-        drop_last: Leave the last, incomplete step out.
-
-    Returns:
-        ``steps * world_size`` batches of at least two samples (one where ``batch_size`` is 1).
-    """
-    step = batch_size * world_size
-    whole, rest = divmod(len(order), step)
-    if drop_last or not rest:
-        return Batches(order[: whole * step], np.arange(0, whole * step + 1, batch_size))
-    tails = [rest]
-    if rest == 1 and whole and batch_size > 1:
-        whole, rest = whole - 1, step + 1
-        # 33 = 32 + 1 becomes 17 + 16; of 3 = 2 + 1 only one batch of three can be made
-        tails = [rest - rest // 2, rest // 2] if step > 2 else [rest]
-    parts, sizes = [order[: whole * step]], [np.full(whole * world_size, batch_size)]
-    start = whole * step
-    for size in tails:
-        least = world_size * min(2, batch_size, len(order))
-        part = np.resize(order[start : start + size], max(size, least))  # repeats from its start
-        parts.append(part)
-        sizes.append(shared_out(len(part), world_size))
-        start += size
-    return Batches(np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes))))
-
-
-def shared_out(count: int, parts: int) -> Indices:
-    """Sizes (parts,) int64 of ``count`` things shared out evenly."""
-    return np.diff(np.arange(parts + 1) * count // max(1, parts))
 
 
 class ShardedBatchSampler(DistributedSampler[Any]):

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
-from .samplers import cut_steps, shared_out, world
+from .samplers import world
 from .seeding import kept_random_state, run_seed, sample_seeds, seed_all
+from .steps import cut_steps, shared_out
 
 Indices = npt.NDArray[np.int64]
 
