@@ -33,6 +33,7 @@ def facts_of(dataset: Any, *, batch_size: int, drop_last: bool, classes: bool) -
         classes: Whether the targets are one class a sample.
     """
     labels = getattr(dataset, "targets", None) if classes else None
+    single = labels is not None and np.ndim(labels) == 1
     lengths = getattr(dataset, "lengths", None)
     lengths = lengths() if callable(lengths) else lengths
     return Facts(
