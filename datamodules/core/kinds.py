@@ -40,9 +40,7 @@ def facts_of(dataset: Any, *, batch_size: int, drop_last: bool, classes: bool) -
         n=len(dataset),
         batch_size=batch_size,
         drop_last=drop_last,
-        labels=np.asarray(labels, np.int64)
-        if labels is not None and np.ndim(labels) == 1
-        else None,
+        labels=np.asarray(labels, np.int64) if single else None,
         lengths=None if lengths is None else np.asarray(lengths, np.int64),
     )
 

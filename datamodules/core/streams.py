@@ -7,14 +7,11 @@ from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .samplers import world
-from .seeding import kept_random_state, run_seed, sample_seeds, seed_all
+from .seeding import Indices, kept_random_state, run_seed, sample_seeds, seed_all
 from .steps import cut_steps, shared_out
-
-Indices = npt.NDArray[np.int64]
 
 
 class StreamBatches(IterableDataset[Any]):
