@@ -16,7 +16,7 @@ from .core.classes import given_classes
 from .core.collate import collate, list_pairs, pad_pairs
 from .core.decode import decode_image
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
-from .core.found_labels import find_classes, find_labels
+from .core.found_labels import as_array, find_classes, find_labels
 from .core.loader import make_stream_loader
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again
@@ -96,8 +96,10 @@ class DatasetDataModule(DataModule):
             raise ValueError("pass dataset=, which is split, or train= (with val= and test=)")
         if dataset is not None and (val is not None or test is not None):
             raise ValueError("dataset= is split into all parts; with val= or test= pass train=")
-        if isinstance(collate, str):
+        if isinstance(collate, str) and not collate.startswith("<"):
             check_name(collate, COLLATES, "collate")
+        if isinstance(load, str) and load != "image" and not load.startswith("<"):
+            raise ValueError(f"load takes a function or 'image', got {load!r}")
         check_name(task, ("multiclass", "multilabel", "regression"), "task")
         self.task = task
         given = {"train": train if dataset is None else dataset, "val": val, "test": test}
@@ -105,22 +107,35 @@ class DatasetDataModule(DataModule):
         self._to_predict = predict
         self._labels, self._classes = labels, given_classes(classes, None)
         self._load: Any = picture if load == "image" else load
-        self._collate = COLLATES[collate] if isinstance(collate, str) else collate
+        self._collate = COLLATES.get(collate, collate) if isinstance(collate, str) else collate
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._rows: dict[str, Indices] = {}
         self._found: dict[str, Any] = {}
 
     def read(self) -> None:
         """Find the labels and decide the splits."""
+        if "train" not in self._given:
+            raise ValueError("only predict= was given; for a fit pass dataset= or train=")
         for name in self._given:
             given_again(self._given[name], name)
+        given_again(self._labels, "labels")
         train: Any = self._given["train"]
         if isinstance(train, IterableDataset):
             if self.hparams["val_split"] or self.hparams["test_split"]:
                 raise ValueError("an iterable dataset cannot be split; pass val= and test=")
-            return
+        else:
+            self._read_train(train)
+        for split in self._given.keys() - {"train"}:
+            data: Any = self._given[split]
+            if not isinstance(data, IterableDataset):
+                self._rows[split] = np.arange(len(data))
+                self._found[split] = find_labels(data, self.hparams["target_key"])
+
+    def _read_train(self, train: Any) -> None:
         key = self.hparams["target_key"]
-        found = find_labels(train, key) if self._labels is None else np.asarray(self._labels)
+        found = find_labels(train, key) if self._labels is None else as_array(self._labels)
+        if self._labels is not None and found is None:
+            raise ValueError("labels must be one class, or one row of 0 and 1, for each sample")
         if found is not None and len(found) != len(train):
             raise ValueError(f"labels has {len(found)} entries, the dataset {len(train)} samples")
         self._found["train"] = found
@@ -135,11 +150,6 @@ class DatasetDataModule(DataModule):
             given=() if whole else {"test", *self._given} - {"train"},
         )
         self._rows = {s: rows for s, rows in cut.items() if whole or s == "train" or len(rows)}
-        for split in self._given.keys() - {"train"}:
-            data: Any = self._given[split]
-            if not isinstance(data, IterableDataset):
-                self._rows[split] = np.arange(len(data))
-                self._found[split] = find_labels(data, key)
 
     def fit(self) -> dict[str, Any]:
         """Class list and counts, and what one sample tells of the inputs."""
@@ -150,8 +160,15 @@ class DatasetDataModule(DataModule):
             fitted |= self._fit_classes(found, kept)
         if not isinstance(train, IterableDataset) and len(self._rows["train"]):
             parts = self._parts("val", with_target=False)
-            with kept_random_state():
-                item = parts(train[int(self._rows["train"][0])])
+            first = int(self._rows["train"][0])
+            try:
+                with kept_random_state():
+                    item = parts(train[first])
+            except Exception as error:
+                raise ValueError(
+                    f"the first train sample (row {first}) cannot be made: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
             fitted |= self._fit_inputs(item)
         return fitted
 
@@ -164,20 +181,40 @@ class DatasetDataModule(DataModule):
         if item.ndim != 3:
             return {}
         fitted: dict[str, Any] = {"input_sizes": {"input_shape": list(item.shape)}}
-        if item.dtype == torch.uint8 and len(item) in (1, 3):
+        if item.dtype == torch.uint8:
             for name, default in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
                 grey = [sum(default) / 3]
-                fitted[name] = self.hparams[name] or (grey if len(item) == 1 else list(default))
+                values = self.hparams[name] or (grey if len(item) == 1 else list(default))
+                if len(values) != len(item):
+                    raise ValueError(
+                        f"a picture has {len(item)} channels, {name} has {len(values)} values; "
+                        f"convert it to RGB in load= or a transform, or pass mean= and std="
+                    )
+                fitted[name] = values
         return fitted
 
     def _fit_classes(self, found: Any, kept: list[str] | None) -> dict[str, Any]:
         rows = self._rows.get("train")
         if self.task == "multilabel":
+            if found is None:
+                return {"classes": kept}
+            if found.ndim != 2 or not np.isin(found, (0, 1)).all():
+                raise ValueError(
+                    "with task='multilabel' each sample has one row of 0 and 1, a column for each "
+                    f"class; found labels of shape {found.shape}, such as {found.flat[0]!r}"
+                )
             names = kept or [str(k) for k in range(found.shape[1])]
-            counts = found[rows].sum(0) if found is not None else [0] * len(names)
+            if len(names) != found.shape[1]:
+                raise ValueError(f"{len(names)} classes, labels have {found.shape[1]} columns")
+            counts = found[rows].sum(0)
             return {"classes": names, "class_counts": [int(c) for c in counts]}
         if found is None:
             return {"classes": kept}
+        if found.ndim != 1:
+            raise ValueError(
+                f"labels have shape {found.shape}, one class a sample is needed; pass "
+                'task="multilabel" for several'
+            )
         if np.issubdtype(found.dtype, np.floating) and not np.all(found == found.round()):
             raise ValueError(
                 f"labels such as {found[found != found.round()][0]} are no classes; pass "
@@ -214,11 +251,11 @@ class DatasetDataModule(DataModule):
         labels = None
         if self._labels is not None and own:
             encode = self._encoder() or (lambda label: label)
-            labels = [encode(self._labels[i]) for i in self._rows[split]]
+            labels = [encode(label) for label in self._found["train"][self._rows[split]].tolist()]
         return WrappedDataset(
             data,
             self._rows[split],
-            self._parts(split),
+            self._parts(split, with_target=labels is None),
             labels=labels,
             targets=self._targets(split) if own else None,
         )
@@ -242,6 +279,8 @@ class DatasetDataModule(DataModule):
     @property
     def predict_keys(self) -> list[int]:
         """Position of each predicted sample."""
+        if not hasattr(self.predict_dataset, "__len__"):
+            raise ValueError("a stream has no positions to predict by; pass with_rows or a list")
         return list(range(len(self.predict_dataset)))
 
     def split_fingerprint(self) -> str:
@@ -286,13 +325,18 @@ class DatasetDataModule(DataModule):
         data = self._dataset(split)
         if not isinstance(data, IterableDataset):
             return super()._loader(split, num_workers=num_workers)
+        self._check_stream()
         train = split == "train"
         size = self.hparams["batch_size"]
+        if not train and self._attached() and self.trainer.world_size > 1:  # type: ignore[union-attr]
+            ranks = self.trainer.world_size  # type: ignore[union-attr]
+            # the end is not known: steps may be uneven
+            self._guard.watch(self.trainer.lightning_module, ranks, ranks)  # type: ignore[union-attr]
         stream = StreamBatches(
             data,
             batch_size=size if train else self.hparams["eval_batch_size"] or size,
             transform=self._parts(split, with_target=split != "predict"),
-            collate_fn=self.default_collate(split),
+            collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             seed=self.hparams["seed"],
             rest="repeat" if train else "keep",
             **self._ranks(),
@@ -301,6 +345,23 @@ class DatasetDataModule(DataModule):
         return make_stream_loader(
             stream, num_workers=workers, options=self.loader_options, **self._crossing()
         )
+
+    def _check_stream(self) -> None:
+        """Refuse what only a dataset with positions can honour."""
+        asked = {
+            "sampler": self.sampler not in ("shuffle", "sequential"),
+            "global_batch_size": self.hparams["global_batch_size"] is not None,
+            "uneven": self.hparams["uneven"] != "repeat",
+            "labels": self._labels is not None,
+            "with_rows": self.hparams["with_rows"],
+            "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
+        }
+        named = [name for name, given in asked.items() if given]
+        if named:
+            raise ValueError(
+                f"an iterable dataset comes in its own order: {', '.join(named)} cannot be "
+                "honoured; leave it out or give a map-style dataset"
+            )
 
 
 def picture(source: Any) -> Image.Image:

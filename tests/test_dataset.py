@@ -271,3 +271,63 @@ def test_prediction_from_a_checkpoint_alone(tmp_path):
 def test_bad_arguments_are_refused_when_built(options, message):
     with pytest.raises(ValueError, match=message):
         DatasetDataModule(**options)
+
+
+class SelfSharding(IterableDataset):
+    """Parts itself by worker, as torch's manual shows it."""
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        step, start = (info.num_workers, info.id) if info else (1, 0)
+        yield from ((torch.tensor([float(i)]), i % 2) for i in range(start, 40, step))
+
+
+def test_a_stream_that_parts_itself_is_not_parted_twice():
+    dm = DatasetDataModule(train=SelfSharding(), batch_size=7, num_workers=2)
+    rows = [int(x) for b in dm.train_dataloader() for x in b.inputs[:, 0]]
+    assert rows == list(range(40))
+
+
+def test_what_a_stream_cannot_honour_is_refused():
+    with pytest.raises(ValueError, match="sampler, global_batch_size cannot be honoured"):
+        DatasetDataModule(
+            train=Stream(9), sampler="balanced", global_batch_size=4
+        ).train_dataloader()
+
+
+def test_a_stream_for_train_and_a_list_for_val():
+    dm = DatasetDataModule(train=Stream(9), val=[(torch.zeros(1), 0)] * 5, num_workers=0)
+    assert sum(len(b.target) for b in dm.val_dataloader()) == 5
+    assert "train a stream" in str(dm) or "val 5" in str(dm)
+
+
+def test_given_labels_stand_in_for_what_the_samples_hold():
+    data = [(torch.tensor([float(i)]), None) for i in range(20)]
+    dm = DatasetDataModule(data, labels=[i % 2 for i in range(20)], val_split=0.2, test_split=0)
+    assert all(y == int(x) % 2 for x, y in dm.train_dataset)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DatasetDataModule([(Z, [0, 4])] * 8, task="multilabel"), "one row of 0 and 1"),
+        (
+            lambda: DatasetDataModule([(Z, [0, 1])] * 8, task="multilabel", classes=list("abc")),
+            "3 classes, labels have 2 columns",
+        ),
+        (lambda: DatasetDataModule([(Z, 0), (Z, 1)] * 4, task="multilabel"), "one row of 0 and 1"),
+        (lambda: DatasetDataModule([(Z, [0, 1])] * 8), "one class a sample is needed"),
+        (lambda: DatasetDataModule([(Z, 0)] * 8, load=str.upper), "first train sample"),
+        (
+            lambda: DatasetDataModule([(Z.byte().view(4, 1, 1), 0)] * 8),
+            "4 channels, mean has 3 values",
+        ),
+        (lambda: DatasetDataModule(predict=[Z]), "only predict= was given"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_a_fit(make, message):
+    with pytest.raises(ValueError, match=message):
+        make().setup()
+
+
+Z = torch.zeros(4)

@@ -200,7 +200,10 @@ def test_h21_worker_options_with_workers_arrive():
         ({"shuffle": True}, 0, "use sampler="),
         ({"batch_size": 3}, 0, "use batch_size="),
         ({"num_workers": 3}, 0, "use num_workers="),
-        ({}, -1, "num_workers must be at least 0"),
+        ({}, "auto", "num_workers must be a whole number"),
+        (["a"], 0, "must be a dict"),
+        ({"prefetch_factor": "a"}, 2, "at least 1, got 'a'"),
+        ({}, -1, "num_workers must be a whole number, at least 0"),
     ],
 )
 def test_impossible_options_are_refused(options, workers, message):

@@ -45,8 +45,10 @@ def test_crossing_as_uint8_ends_equal():
 
 
 def test_negative_alpha_is_refused():
-    with pytest.raises(ValueError, match="mixup must be at least 0"):
+    with pytest.raises(ValueError, match="mixup must be a finite number"):
         Mix(4, mixup=-1)
+    with pytest.raises(ValueError, match="got nan"):
+        Mix(4, mixup=float("nan"))
 
 
 def test_a_source_mixes_train_alone_and_repeats_with_the_seed(tmp_path, monkeypatch):
@@ -57,5 +59,5 @@ def test_a_source_mixes_train_alone_and_repeats_with_the_seed(tmp_path, monkeypa
     assert first.target.dtype == first.inputs.dtype == torch.float32
     assert torch.equal(first.inputs, again.inputs)
     assert dm.preview("val").target.dtype == torch.int64
-    with pytest.raises(ValueError, match="cutmix must be at least 0"):
+    with pytest.raises(ValueError, match="cutmix must be a finite number"):
         samples.digits(cutmix=-1)

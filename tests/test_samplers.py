@@ -173,9 +173,9 @@ def test_seed_follows_seed_everything(monkeypatch):
 
 
 def test_batches_pack_lists():
-    batches = Batches.of([[1, 2], [], [3]])
-    assert batches.offsets.tolist() == [0, 2, 2, 3]
-    assert len(batches) == 3
+    batches = Batches.of([[1, 2], [3]])
+    assert batches.offsets.tolist() == [0, 2, 3]
+    assert len(batches) == 2
     assert len(Batches.of([])) == 0
 
 
@@ -196,3 +196,19 @@ def test_keys_carry_32_bit_seeds():
     assert keys.seeds.dtype == np.uint64
     assert int(keys.seeds.max()) < 2**32
     torch.Generator().manual_seed(int(keys.seeds[0]))
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (lambda g, w: None, "gives a list of batches"),
+        (lambda g, w: [0, 1], "gives a list of batches"),
+        (lambda g, w: [[0, 1], []], "batch 1 of the plan holds no whole numbers"),
+        (lambda g, w: [[0.5, 1.5]], "batch 0 of the plan holds no whole numbers"),
+        (lambda g, w: [[0, 999]], "indices 0 to 999, the dataset has 4"),
+        (lambda g, w: [[-1, 0]], "indices -1 to 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(plan, message):
+    with pytest.raises(ValueError, match=message):
+        list(ShardedBatchSampler(plan, 4))

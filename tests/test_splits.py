@@ -96,3 +96,13 @@ def test_fingerprint_tells_content_and_boundaries_apart():
     assert fingerprint([1, 2], [3]) != fingerprint([1], [2, 3])
     assert fingerprint("ab", "c") != fingerprint("a", "bc")
     assert fingerprint(np.arange(3, dtype=np.int32)) == fingerprint([0, 1, 2])
+
+
+@pytest.mark.filterwarnings("ignore:val gets 34 of the 66 samples:UserWarning")
+@pytest.mark.parametrize("shares", [(0.1, 0.1), (0.33, 0.33), (0.0, 0.5)])
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_every_class_keeps_a_sample_in_train(shares, size):
+    labels = np.repeat(np.arange(100), size)
+    parts = split_indices(len(labels), val=shares[0], test=shares[1], labels=labels)
+    assert set(labels[parts["train"]]) == set(range(100))
+    assert len(parts["val"]) == round(len(labels) * shares[0]) or (size, shares[0]) == (2, 0.33)

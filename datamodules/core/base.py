@@ -104,6 +104,13 @@ class DataModule(Source, L.LightningDataModule):
             check_name(name, ["stratify"], "split option")
         if isinstance(sampler, str) and not sampler.startswith("<"):
             check_name(sampler, SAMPLINGS, "sampler")
+        if isinstance(sampler, type) or not (
+            isinstance(sampler, str | Sampling) or callable(sampler)
+        ):
+            raise ValueError(
+                f"sampler takes a name, a kind of sampling such as PByK(8, 4), or a function "
+                f"(generator, world_size) -> batches, got {sampler!r}"
+            )
         # Not to the logger: equal names with other values in the model would stop the run.
         with warnings.catch_warnings():
             # of a transform that is a module only the name is kept, below
@@ -197,7 +204,7 @@ class DataModule(Source, L.LightningDataModule):
                 "could be evaluated; resume with the same files, split_seed and fractions, or "
                 "start a new run"
             )
-        self.fitted = dict(state_dict["fitted"])
+        self.fitted = dict(state_dict.get("fitted", {}))
         self._datasets.clear()
         if resumes:
             self._place = state_dict.get("train_place")
@@ -208,6 +215,7 @@ class DataModule(Source, L.LightningDataModule):
         self, split: Split = "train", *, device: str | torch.device = "cpu"
     ) -> Iterator[Any]:
         """Finished batches of one split on ``device``, for a plain loop; prepares what it needs."""
+        check_name(split, SPLITS, "split")
         self._prepare(split)
         hook = getattr(self, f"{split}_dataloader")
         for batch in hook():
@@ -215,13 +223,18 @@ class DataModule(Source, L.LightningDataModule):
 
     def preview(self, split: Split = "train") -> Any:
         """One finished batch, made without workers; touches no accelerator and no Trainer."""
+        check_name(split, SPLITS, "split")
         self._prepare(split)
         loader = self._loader(split, num_workers=0)
         return next(iter(loader))
 
     def __str__(self) -> str:
-        sizes = {s: len(self._datasets[s]) for s in SPLITS if self._datasets.get(s) is not None}
-        said = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        made = [(split, self._datasets[split]) for split in SPLITS if split in self._datasets]
+        said = ", ".join(
+            f"{split} {len(data):,}" if hasattr(data, "__len__") else f"{split} a stream"
+            for split, data in made
+            if data is not None
+        )
         size = self.hparams["batch_size"]
         return f"{type(self).__name__}({said or 'not set up'}; batch_size={size})"
 
@@ -244,6 +257,11 @@ class DataModule(Source, L.LightningDataModule):
 
     def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
         data, train = self._dataset(split), split == "train"
+        if data is not None and not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+            raise ValueError(
+                f"dataset({split!r}) gave {type(data).__name__}, a map-style dataset with a length "
+                "is needed; for an iterable one take DatasetDataModule"
+            )
         if data is None or not len(data):
             raise ValueError(f"{type(self).__name__} has no {split} samples; {self._remedy(split)}")
         trainer = self.trainer if self._attached() else None
@@ -257,7 +275,7 @@ class DataModule(Source, L.LightningDataModule):
                 data,
                 batch_size=size,
                 finish=crossing["finish"],
-                collate_fn=self.default_collate(split),
+                collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             )
         sampler = ShardedBatchSampler(
             self.plan(data) if train else Exact(len(data), size),
@@ -292,6 +310,8 @@ class DataModule(Source, L.LightningDataModule):
     def _remedy(self, split: Split) -> str:
         if split == "predict":
             return "pass predict_path="
+        if split == "train":
+            return "all samples went to val and test, or there are none"
         return f"the source holds none and {split}_split cuts none out"
 
     def _prepare(self, split: Split) -> None:

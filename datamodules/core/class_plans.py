@@ -10,6 +10,7 @@ import torch
 
 from .plans import Facts, Sampling, need_labels
 from .seeding import Indices
+from .settings import check_name
 from .steps import Batches, Plan, check_batch_size, cut_steps
 
 
@@ -30,6 +31,7 @@ class PByK(Sampling):
     ) -> None:
         check_batch_size(classes, "classes")
         check_batch_size(samples, "samples")
+        check_name(small, ("repeat", "skip"), "small")
         self.classes, self.samples, self.small = classes, samples, small
 
     def plan(self, facts: Facts) -> Plan:

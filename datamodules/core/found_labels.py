@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
@@ -24,27 +25,30 @@ def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
     """
     if isinstance(dataset, Subset):
         labels = find_labels(dataset.dataset, target_key)
-        return None if labels is None else labels[np.asarray(dataset.indices, np.int64)]
+        rows = np.asarray(dataset.indices, np.int64)
+        if labels is not None and len(rows) and not rows.max() < len(labels):
+            raise ValueError(f"a Subset names sample {rows.max()}, its dataset has {len(labels)}")
+        return None if labels is None else labels[rows]
     if isinstance(dataset, ConcatDataset):
         parts = [find_labels(part, target_key) for part in dataset.datasets]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if len(known) == len(parts) else None
     if isinstance(dataset, TensorDataset):
-        return _array(dataset.tensors[-1]) if len(dataset.tensors) > 1 else None
+        return as_array(dataset.tensors[-1]) if len(dataset.tensors) > 1 else None
     if isinstance(dataset, list | tuple):
         pairs = all(isinstance(item, tuple | list) and len(item) == 2 for item in dataset)
-        return _array([item[1] for item in dataset]) if pairs and dataset else None
+        return as_array([item[1] for item in dataset]) if pairs and dataset else None
     columns = getattr(dataset, "column_names", None)
     if columns is not None:  # Hugging Face: a column is read without the other columns
         key = target_key or next((k for k in TARGET_KEYS if k in columns), None)
-        return _array(list(dataset[key])) if key in columns else None
+        return as_array(list(dataset[key])) if key in columns else None
     for name in ATTRIBUTES:
         labels = getattr(dataset, name, None)
         if labels is not None and hasattr(labels, "__len__") and len(labels) == len(dataset):
-            return _array(labels)
+            return as_array(labels)
     samples = getattr(dataset, "samples", None)  # torchvision's (path, label) pairs
     if isinstance(samples, list) and samples and len(samples) == len(dataset):
-        return _array([sample[-1] for sample in samples])
+        return as_array([sample[-1] for sample in samples])
     return None
 
 
@@ -64,8 +68,16 @@ def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | Non
     return [str(name) for name in names] if isinstance(names, list | tuple) else None
 
 
-def _array(labels: Sequence[Any] | Tensor) -> Labels | None:
-    found = labels.numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+def as_array(labels: Sequence[Any] | Tensor) -> Labels | None:
+    """Labels (N,) or (N, K) as an array; None where they are ragged."""
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu()
+        found = (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()
+    else:
+        try:
+            found = np.asarray(labels)
+        except ValueError:  # ragged
+            return None
     if found.dtype == object or found.ndim not in (1, 2):
         return None  # ragged: lists of boxes or the like
     return found

@@ -135,8 +135,13 @@ def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | N
     Raises:
         ValueError: For an unknown option, one that the plan decides, or an impossible value.
     """
-    if num_workers is not None and num_workers < 0:
-        raise ValueError(f"num_workers must be at least 0, got {num_workers}")
+    whole = isinstance(num_workers, int) and not isinstance(num_workers, bool)
+    if num_workers is not None and (not whole or num_workers < 0):
+        raise ValueError(f"num_workers must be a whole number, at least 0, got {num_workers!r}")
+    if options is not None and not isinstance(options, Mapping):
+        raise ValueError(
+            f"loader_options must be a dict of DataLoader's arguments, got {options!r}"
+        )
     for name, value in (options or {}).items():
         if name in PLANNED or name == "num_workers":
             remedy = PLANNED.get(name, "use num_workers=")
@@ -144,8 +149,10 @@ def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | N
         check_name(name, LOADER_OPTIONS, "loader option")
         if name == "in_order" and not value:
             raise ValueError("in_order=False would part predictions from their rows; leave it out")
-        if name == "prefetch_factor" and value is not None and value < 1:
-            raise ValueError(f"prefetch_factor must be at least 1, got {value}")
+        if name == "prefetch_factor" and not (
+            value is None or (isinstance(value, int) and value >= 1)
+        ):
+            raise ValueError(f"prefetch_factor must be at least 1, got {value!r}")
 
 
 def make_loader(
@@ -229,7 +236,7 @@ def make_stream_loader(
         # the epoch reaches a worker when it starts
         "persistent_workers": False,
     }
-    for name in ("drop_last", "collate_fn", *(WORKER_OPTIONS if not chosen["num_workers"] else ())):
+    for name in ("collate_fn", *(WORKER_OPTIONS if not chosen["num_workers"] else ())):
         chosen.pop(name, None)
     return Loader(stream, finish=finish, batch_size=None, collate_fn=_as_is, **chosen)
 

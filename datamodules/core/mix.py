@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +41,8 @@ class Mix:
 
     def __init__(self, num_classes: int = 0, *, mixup: float = 0.0, cutmix: float = 0.0) -> None:
         for name, alpha in (("mixup", mixup), ("cutmix", cutmix)):
-            if alpha < 0:
-                raise ValueError(f"{name} must be at least 0, got {alpha}")
+            if not isinstance(alpha, int | float) or not 0 <= alpha < math.inf:
+                raise ValueError(f"{name} must be a finite number, at least 0, got {alpha!r}")
         self.num_classes, self.mixup, self.cutmix = num_classes, mixup, cutmix
 
     def drawn(self, batch: Batch, seed: int) -> MixedBatch:

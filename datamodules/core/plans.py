@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from .seeding import Indices
+from .settings import check_name
 from .steps import Batches, InOrder, Plan, Shuffled, check_batch_size, cut_steps, shared_out
 
 
@@ -89,6 +90,7 @@ class Weighted(Sampling):
             raise ValueError("weights must be finite, at least 0, and not all 0")
         if num_samples is not None and num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        check_name(per, ("sample", "class"), "per")
         self.per, self.replacement, self.num_samples = per, replacement, num_samples
 
     def plan(self, facts: Facts) -> Plan:
@@ -149,6 +151,8 @@ class Views(Sampling):
     """
 
     def __init__(self, views: int = 2, of: Sampling | None = None) -> None:
+        if of is not None and not isinstance(of, Sampling):
+            raise ValueError(f"of= takes a kind of sampling such as Balanced(), got {of!r}")
         self.views, self.of = check_batch_size(views, "views"), of or Shuffle()
 
     def plan(self, facts: Facts) -> Plan:

@@ -94,6 +94,12 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         if self._planned is None or self._planned[0] != key:
             generator = torch.Generator().manual_seed(_mix(self.seed, self.epoch))
             batches = Batches.of(self.plan(generator, self.num_replicas))
+            found = batches.indices
+            if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.size:
+                raise ValueError(
+                    f"the plan holds indices {found.min()} to {found.max()}, the dataset has "
+                    f"{self.size} samples"
+                )
             self._planned = (key, self._even(batches))
         return self._planned[1]
 

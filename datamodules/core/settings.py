@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 
 def check_name(name: str, known: Iterable[str], kind: str) -> None:
@@ -23,7 +24,7 @@ def check_name(name: str, known: Iterable[str], kind: str) -> None:
     """
     names = list(known)
     if name not in names:
-        close = difflib.get_close_matches(name, names, 1)
+        close = difflib.get_close_matches(str(name), names, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
 
@@ -48,6 +49,26 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
+def storable(value: Any, name: str) -> Any:
+    """A fitted value as checkpoints can hold it and load with ``weights_only=True``.
+
+    Raises:
+        TypeError: If it is no plain value, array or tensor; names the entry.
+    """
+    if isinstance(value, dict):
+        return {str(k): storable(v, f"{name}[{k!r}]") for k, v in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [storable(v, f"{name}[{i}]") for i, v in enumerate(value)]
+    if value is None or isinstance(value, str | int | float | bool | Tensor):
+        return value
+    raise TypeError(
+        f"{name} is of {type(value).__name__}, which a checkpoint cannot hold; return plain values, "
+        "arrays or tensors from fit()"
+    )
 
 
 def given_again(value: Any, argument: str) -> Any:

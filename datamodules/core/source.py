@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .collate import collate, collate_inputs
+from .settings import storable
 from .splits import split_indices
 
 Split = Literal["train", "val", "test", "predict"]
@@ -174,4 +175,4 @@ class Source:
             self.read()
             self._is_read = True
             if not self.fitted:
-                self.fitted = self.fit()
+                self.fitted = storable(self.fit() or {}, "fitted")

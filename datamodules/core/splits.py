@@ -108,7 +108,8 @@ def _stratified(
 ) -> dict[str, Indices]:
     classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     n, single = len(labels), classes[sizes == 1]
-    if len(single) and sum(counts.values()):
+    everything = sum(counts.values()) == n
+    if len(single) and sum(counts.values()) and not everything:
         said = ", ".join(repr(names[int(c)]) if names else repr(c.item()) for c in single[:5])
         more = f" and {len(single) - 5} more" if len(single) > 5 else ""
         warnings.warn(
@@ -116,14 +117,20 @@ def _stratified(
             "add samples or leave the class out",
             stacklevel=4,
         )
-    divisible = np.where(sizes == 1, 0, sizes)
-    room = divisible.copy()
+    # one of each class stays in train, or the class could not be learnt
+    room = sizes if everything else sizes - 1
     quota = {}
     for name in ("test", "val"):
         # equal remainders are drawn for: always the first class would lose in val and test both
         draws = torch.rand(len(classes), generator=generator).numpy()
-        quota[name] = _largest_remainder(divisible, counts[name], n, room, draws)
+        quota[name] = _largest_remainder(sizes, counts[name], n, room, draws)
         room = room - quota[name]
+        if (given := int(quota[name].sum())) < counts[name]:
+            warnings.warn(
+                f"{name} gets {given} of the {counts[name]} samples asked for, since each class "
+                "keeps one in train",
+                stacklevel=4,
+            )
     parts: dict[str, list[Indices]] = {"train": [], "val": [], "test": []}
     by_class = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     for k, members in enumerate(by_class):
@@ -142,7 +149,7 @@ def _largest_remainder(
     ties: npt.NDArray[np.float32],
 ) -> npt.NDArray[np.int64]:
     """Share ``total`` out over classes in proportion to ``sizes``, at most ``room`` to each."""
-    exact = sizes * (total / n)
+    exact = sizes * (total / max(1, n))
     quota: npt.NDArray[np.int64] = np.minimum(np.floor(exact + 1e-9).astype(np.int64), room)
     for k in np.lexsort((ties, -np.round(exact - quota, 9))):
         if quota.sum() == min(total, int(room.sum())):

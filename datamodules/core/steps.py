@@ -33,6 +33,13 @@ class Batches(NamedTuple):
         """Take batches as they are, or pack lists of indices as a user's own plan gives them."""
         if isinstance(batches, Batches):
             return batches
+        if not isinstance(batches, Sequence) or not all(hasattr(b, "__len__") for b in batches):
+            raise ValueError(
+                f"a plan gives a list of batches, each a list of indices, got {type(batches).__name__}"
+            )
+        for b, batch in enumerate(batches):
+            if not len(batch) or not np.issubdtype(np.asarray(batch).dtype, np.integer):
+                raise ValueError(f"batch {b} of the plan holds no whole numbers: {batch!r}")
         sizes = np.fromiter((len(b) for b in batches), np.int64, len(batches))
         flat = [np.asarray(b, np.int64) for b in batches]
         indices = np.concatenate(flat) if flat else np.empty(0, np.int64)
@@ -135,7 +142,8 @@ def check_batch_size(batch_size: int, name: str = "batch_size") -> int:
     Raises:
         ValueError: If it is no whole number, or below 1.
     """
-    if not isinstance(batch_size, Integral) or batch_size < 1:
+    whole = isinstance(batch_size, Integral) and not isinstance(batch_size, bool)
+    if not whole or batch_size < 1:
         raise ValueError(f"{name} must be a whole number, at least 1, got {batch_size!r}")
     return int(batch_size)
 

@@ -7,11 +7,13 @@ from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data._utils import worker as torch_worker
 
 from .samplers import world
 from .seeding import Indices, kept_random_state, run_seed, sample_seeds, seed_all
-from .steps import cut_steps, shared_out
+from .steps import Exact, cut_steps
 
 
 class StreamBatches(IterableDataset[Any]):
@@ -80,7 +82,7 @@ class StreamBatches(IterableDataset[Any]):
         """Steps of one batch a rank; a batch is a list of (position, sample)."""
         size = self.batch_size * ranks
         pending: list[tuple[int, Any]] = []
-        for item in enumerate(self.dataset):
+        for item in enumerate(_whole(self.dataset)):
             pending.append(item)
             if len(pending) == size + 2:  # two more: a single one would make a batch of its own
                 yield [pending[k : k + self.batch_size] for k in range(0, size, self.batch_size)]
@@ -94,12 +96,9 @@ class StreamBatches(IterableDataset[Any]):
             batches = cut_steps(order, self.batch_size, ranks)
             cut = [batches.batch(b) for b in range(len(batches))]
         else:
-            cut = []
-            for part in np.split(
-                order, range(self.batch_size * ranks, len(order), self.batch_size * ranks)
-            ):
-                ends = np.cumsum(shared_out(len(part), ranks))
-                cut += np.split(part, ends[:-1])
+            batches = Exact(len(order), self.batch_size)(torch.Generator(), ranks)
+            cut = [batches.batch(b) for b in range(len(batches))]
+            cut += [order[:0]] * (-len(cut) % ranks)  # where samples are fewer than ranks
         return [cut[k : k + ranks] for k in range(0, len(cut), ranks)]
 
     def _batch(self, items: list[tuple[int, Any]]) -> Any:
@@ -111,6 +110,30 @@ class StreamBatches(IterableDataset[Any]):
                 seed_all(int(seed))
                 samples.append(self.transform(sample))
         return self.collate_fn(samples)
+
+
+def _whole(dataset: Iterable[Any]) -> Iterator[Any]:
+    """Read a dataset as if there were one process.
+
+    Datasets as torch's manual shows them part themselves by ``get_worker_info()``; parted again
+    here, most of their samples would be lost.
+    """
+    iterator, place = None, 0
+    while True:
+        info, torch_worker._worker_info = torch_worker._worker_info, None
+        try:
+            iterator = iter(dataset) if iterator is None else iterator
+            sample = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise RuntimeError(
+                f"sample {place} of the stream: {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            torch_worker._worker_info = info
+        yield sample
+        place += 1
 
 
 class StreamPlace:

@@ -128,10 +128,7 @@ class WrappedDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         sample = self.parts(self.dataset[int(self.rows[index])])
-        if self.labels is None or not self.parts.with_target:
-            return sample
-        item = sample[0] if isinstance(sample, tuple) and len(sample) == 2 else sample
-        return item, self.labels[index]
+        return sample if self.labels is None else (sample, self.labels[index])
 
     def describe(self, index: int) -> str:
         """The row of the user's dataset, and the path where a sample is one."""
