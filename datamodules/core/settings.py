@@ -66,8 +66,8 @@ def storable(value: Any, name: str) -> Any:
     if value is None or isinstance(value, str | int | float | bool | Tensor):
         return value
     raise TypeError(
-        f"{name} is of {type(value).__name__}, which a checkpoint cannot hold; return plain values, "
-        "arrays or tensors from fit()"
+        f"{name} is of {type(value).__name__}, which a checkpoint cannot hold; return plain "
+        "values, arrays or tensors from fit()"
     )
 
 

@@ -35,7 +35,8 @@ class Batches(NamedTuple):
             return batches
         if not isinstance(batches, Sequence) or not all(hasattr(b, "__len__") for b in batches):
             raise ValueError(
-                f"a plan gives a list of batches, each a list of indices, got {type(batches).__name__}"
+                "a plan gives a list of batches, each a list of indices, got "
+                f"{type(batches).__name__}"
             )
         for b, batch in enumerate(batches):
             if not len(batch) or not np.issubdtype(np.asarray(batch).dtype, np.integer):
