@@ -459,7 +459,7 @@ def test_root_in_any_spelling(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"padding": -1}, "padding must be at least 0, got -1"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"val_split": 1.5}, "val_split=1.5 is a float and so a fraction"),
     ],
 )

@@ -125,7 +125,8 @@ def _stratified(
         draws = torch.rand(len(classes), generator=generator).numpy()
         quota[name] = _largest_remainder(sizes, counts[name], n, room, draws)
         room = room - quota[name]
-        if (given := int(quota[name].sum())) < counts[name]:
+        given = int(quota[name].sum())
+        if given < counts[name] and not len(single):  # else said above
             warnings.warn(
                 f"{name} gets {given} of the {counts[name]} samples asked for, since each class "
                 "keeps one in train",
