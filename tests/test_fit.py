@@ -300,8 +300,10 @@ def test_a_checkpoint_that_is_none_is_said_in_one_line(run, pictures, own, name)
             "--data TabularDataModule",
             "datamodules.TabularDataModule needs --data.path and --data.target",
         ),
-        ("--data.loader_options.drop_last true", "--data.loader_options '{\"drop_last\": ...}'"),
-        ("--config handed.yaml", "in a YAML file it stands below data: dict_kwargs:"),
+        (
+            "--config handed.yaml",
+            "unknown option --data.bath_size; did you mean --data.batch_size?",
+        ),
         ("--data nowhere.Data", "No module named 'nowhere'"),
         ("--data json.JSONDecoder", "is no LightningDataModule, nor a function"),
         ("--model Clasifier", "did you mean Classifier?"),
@@ -328,7 +330,7 @@ def test_a_mistake_in_usage_is_one_line_and_exit_code_2(run, arguments, said, mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     Path("wrong.yaml").write_text("epohcs: 3\n")
     digits = "class_path: datamodules.samples.digits"
-    Path("handed.yaml").write_text(f"data: {{{digits}, init_args: {{batch_size: 8}}}}\n")
+    Path("handed.yaml").write_text(f"data: {{{digits}, init_args: {{bath_size: 8}}}}\n")
     code, out, err = run(*arguments.split())
     assert code == 2
     assert out == ""

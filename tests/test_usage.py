@@ -115,6 +115,7 @@ def test_preview_then_a_forked_launch_as_in_a_notebook():
 
 # Lightning 2.6.6 calls names that jsonargparse 4.49 deprecated
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX`:UserWarning")
 def test_lightning_cli(tmp_path, monkeypatch):
     flags = {"--data.batch_size": 32, "--data.mode": "L", "--data.image_size": 8}
     root = samples.digits().hparams["root"]
