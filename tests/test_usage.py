@@ -107,8 +107,9 @@ def test_each_row_once_on_two_processes_without_a_trainer(command):
 
 
 @pytest.mark.timeout(300)
-def test_preview_then_a_forked_launch_as_in_a_notebook():
-    output = run_program(HERE / "notebook_launch.py", "digits", "classifier", timeout=150)
+@pytest.mark.parametrize("name", ["digits", "breast_cancer"])  # polars and fork do not mix
+def test_preview_then_a_forked_launch_as_in_a_notebook(name):
+    output = run_program(HERE / "notebook_launch.py", name, "classifier", timeout=150)
     assert "(64,)" in output
     assert "FITTED" in output
 
