@@ -1,0 +1,10 @@
+"""Benchmarks by name; ``scripts/bench.py`` runs one.
+
+A module holds ``add_options(parser)``, which may add its own, and ``measure(options) -> Result``.
+"""
+
+from __future__ import annotations
+
+WORKS = {  # name: module in this package and what it shows
+    "plans": ("plans", "time and memory of planning an epoch of 10 million samples"),
+}
