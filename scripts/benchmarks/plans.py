@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
+from typing import Any
 
 from .tables import Result
 
@@ -67,7 +68,7 @@ def plan_epoch(
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
     labels = random.integers(0, classes, samples)
-    weights = random.random(samples) if kind.startswith("weighted") else None
+    weights: Any = random.random(samples) if kind.startswith("weighted") else None
     lengths = random.integers(1, 512, samples) if kind == "length_buckets" else None
     make: dict[str, Callable[[], Sampling]] = {
         "shuffle": Shuffle,
