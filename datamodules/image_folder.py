@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from .core.files import (
     check_roots,
     has_folders,
     list_classes,
+    matched,
     seen_from,
     split_folders,
 )
@@ -26,12 +27,13 @@ from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.pictures import PictureDataset, predict_sources
 from .core.settings import given_again, plain
+from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
 
 
 class ImageFolderDataModule(DataModule):
-    """Pictures in class folders, or in any folder with a table of names and labels.
+    r"""Pictures in class folders, or in any folder with a table of names and labels.
 
     Three layouts, found by looking::
 
@@ -45,6 +47,10 @@ class ImageFolderDataModule(DataModule):
 
         image   (N, C, H, W) float32, normalised     C = 3, or 1 with mode="L"
         target  (N,) int64, or (N, K) float32 of 0 and 1 with several labels a row
+
+    ``split_options={"group": ...}`` (``"time"``, ``"column"``) names a column of the table; without
+    a table it is a regular expression on the path below the root, whose first group, or else
+    match, is the value: ``r"patient\d+"``.
 
     Files are read as they lie: any mode, orientation applied, hidden files and clutter left out.
 
@@ -221,8 +227,9 @@ class ImageFolderDataModule(DataModule):
             file_column=self.hparams["file_column"],
             label_column=self.hparams["label_column"],
             label_separator=self.hparams["label_separator"],
+            extra=self.split_options.columns,
         )
-        self._hold(table.paths, table.labels, table.classes, given={})
+        self._hold(table.paths, table.labels, table.classes, given={}, column=table.extra)
 
     def _hold(
         self,
@@ -231,6 +238,7 @@ class ImageFolderDataModule(DataModule):
         names: list[str],
         *,
         given: dict[str, range],
+        column: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep paths and labels by split; labels stay in terms of the names found."""
         if isinstance(labels, list):
@@ -240,10 +248,22 @@ class ImageFolderDataModule(DataModule):
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
         stratify = len(uncut) and not self.several
+        relative = list(seen_from(self._found_in, paths)) if self._split_options else []
         cut = self.split_samples(
-            len(uncut), labels=labels[uncut] if stratify else None, names=names, given=parts
+            len(uncut),
+            labels=labels[uncut] if stratify else None,
+            names=names,
+            given=parts,
+            column=lambda name: (column[name] if column else matched(name, relative))[uncut],
+            keys=lambda: [relative[row] for row in uncut],
         )
+        for split, rows in parts.items():
+            parts[split] = self.limit_rows(split, rows, None if self.several else labels[rows])
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
+        group = self.split_options.group
+        if given and isinstance(group, str):
+            of = matched(group, relative)
+            check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
         self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
 

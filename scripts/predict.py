@@ -33,7 +33,6 @@ from command_line import (
     trainer_flags,
 )
 from failures import Ranks, exit_code
-from models import Regressor
 from names import (
     BASES,
     UsageError,
@@ -43,7 +42,7 @@ from names import (
     required_arguments,
     resolve,
 )
-from predictions import FORMATS, PredictionLines, PredictionTable
+from predictions import FORMATS, PredictionLines, PredictionTable, columns_of
 from run_folder import WRITTEN_BY, class_path, read_checkpoint
 
 # where Lightning keeps the arguments that an object was made with
@@ -215,17 +214,6 @@ def load_data(cls: Any, checkpoint: dict[str, Any], config: Namespace, changes: 
             f"the checkpoint holds the state of {', '.join(states)}, not of {cls.__qualname__}"
         )
     return load(cls, config.ckpt_path, changes)
-
-
-def columns_of(model: Any, data: Any) -> dict[str, Any]:
-    """What the columns of the table are: the task, and the names of classes or targets."""
-    task = "regression" if isinstance(model, Regressor) else getattr(data, "task", "multiclass")
-    task = model.hparams.get("task") or task
-    if task == "regression":
-        target = getattr(data, "target", None)
-        return {"task": task, "targets": target if isinstance(target, list) else []}
-    classes = getattr(data, "classes", None) or range(model.hparams["num_classes"])
-    return {"task": task, "classes": [str(name) for name in classes]}
 
 
 def checked_out(out: str) -> Path:

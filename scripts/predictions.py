@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
+from models import Regressor
+
 SEPARATOR = "|"  # between the classes of a row that has several labels
 FORMATS = (".csv", ".parquet")
 
@@ -128,7 +130,7 @@ class PredictionTable(BasePredictionWriter):
     def _write(self, key: str, names: list[Any], columns: dict[str, np.ndarray[Any, Any]]) -> None:
         import polars as pl  # not before: a process that is forked must not have used it
 
-        frame = pl.DataFrame({key: names, **self._answers(columns)})
+        frame = pl.DataFrame({key: names, **self.answers(columns)})
         half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
         try:
             if self.out.suffix == ".csv":
@@ -139,7 +141,13 @@ class PredictionTable(BasePredictionWriter):
         finally:
             half.unlink(missing_ok=True)
 
-    def _answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    def kept(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What this process's batches left, joined, without the row numbers; starts anew."""
+        parts, self._parts = self._parts, {"row": []}
+        return {n: np.concatenate(arrays) for n, arrays in parts.items() if arrays and n != "row"}
+
+    def answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+        """Columns of the table by name, of what was kept."""
         if self.task == "regression":
             values = columns["values"]
             names = self.targets if len(self.targets) == values.shape[1] else []
@@ -171,6 +179,17 @@ class PredictionTable(BasePredictionWriter):
 def _rounded(probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Six decimals: the seventh depends on the rows that shared the batch."""
     return np.round(probabilities.astype(np.float64), 6)
+
+
+def columns_of(model: Any, data: Any) -> dict[str, Any]:
+    """What the columns of the table are: the task, and the names of classes or targets."""
+    task = "regression" if isinstance(model, Regressor) else getattr(data, "task", "multiclass")
+    task = model.hparams.get("task") or task
+    if task == "regression":
+        target = getattr(data, "target", None)
+        return {"task": task, "targets": target if isinstance(target, list) else []}
+    classes = getattr(data, "classes", None) or range(model.hparams["num_classes"])
+    return {"task": task, "classes": [str(name) for name in classes]}
 
 
 class PredictionLines(L.Callback):

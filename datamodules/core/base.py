@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
+from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, make_loader, make_plain_loader
 from .mix import Mix, mixed
@@ -20,6 +21,7 @@ from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
 from .source import SPLITS, Source, Split
+from .split_options import SplitOptions
 from .splits import check_shares
 from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
@@ -61,7 +63,12 @@ class DataModule(Source, L.LightningDataModule):
             no validation part of its own; None: a tenth.
         test_split: The same for test.
         split_seed: Seed of the split; the global seed has no part in it.
-        split_options: ``{"stratify": False}`` for a split that does not look at the labels.
+        split_options: How samples are parted, see
+            :class:`~datamodules.core.split_options.SplitOptions`: ``{"stratify": False}``,
+            ``{"group": "patient"}``, ``{"time": "date"}``, ``{"column": "part"}``,
+            ``{"files": {"val": "val.txt"}}``, ``{"folds": 5, "fold": 2, "repeat": 0}``.
+        limit: At most so many samples (int), or such a share (float), of each split: a seeded,
+            stratified part for a quick trial. No sample changes sides by it.
         seed: Seed of order and augmentation; None follows ``lightning.seed_everything``.
         sampler: ``"shuffle"``, ``"sequential"``, ``"weighted"``, ``"balanced"``, ``"pairs"``,
             ``"views"``, ``"stratified"``, ``"length_buckets"``; a :class:`Sampling` with
@@ -84,6 +91,7 @@ class DataModule(Source, L.LightningDataModule):
         test_split: int | float | None = None,
         split_seed: int = 0,
         split_options: dict[str, Any] | None = None,
+        limit: int | float | None = None,
         seed: int | None = None,
         sampler: str | Sampling | Plan = "shuffle",
         global_batch_size: int | None = None,
@@ -100,8 +108,8 @@ class DataModule(Source, L.LightningDataModule):
         check_name(uneven, ("repeat", "drop"), "uneven")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
-        for name in split_options or {}:
-            check_name(name, ["stratify"], "split option")
+        SplitOptions.of(split_options)
+        check_limit(limit)
         if isinstance(sampler, str) and not sampler.startswith("<"):
             check_name(sampler, SAMPLINGS, "sampler")
         if isinstance(sampler, type) or not (
@@ -121,6 +129,7 @@ class DataModule(Source, L.LightningDataModule):
         self._hparams_initial = dict(plain_hparams)
         # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
         self.allow_zero_length_dataloader_with_multiple_devices = True
+        self._split_options = split_options
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
         self.finish: Callable[[Any], Any] | None = None
         self._train_loader: DataLoader[Any] | None = None
@@ -220,6 +229,19 @@ class DataModule(Source, L.LightningDataModule):
         hook = getattr(self, f"{split}_dataloader")
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
+
+    def part_as(self, split_options: dict[str, Any]) -> None:
+        """Replace ``split_options`` before the data are read, as one fit a fold needs it.
+
+        Raises:
+            ValueError: If they cannot be.
+            RuntimeError: If the data are read already.
+        """
+        if self._is_read:
+            raise RuntimeError("the samples are parted already; make a new datamodule")
+        SplitOptions.of(split_options)
+        self.hparams["split_options"] = plain(split_options)
+        self._split_options = {**(self._split_options or {}), **split_options}
 
     def preview(self, split: Split = "train") -> Any:
         """One finished batch, made without workers; touches no accelerator and no Trainer."""
