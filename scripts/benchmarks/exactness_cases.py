@@ -192,7 +192,7 @@ def plain(**options: Any) -> Callable[[], DataLoader[Any]]:
 
     def make() -> DataLoader[Any]:
         made = {name: value() for name, value in options.items()}
-        size = {} if "batch_sampler" in made else {"batch_size": SIZE}
+        size: dict[str, Any] = {} if "batch_sampler" in made else {"batch_size": SIZE}
         return DataLoader(Numbered(), **size, **made)
 
     return make
