@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
+from .buckets import pads_to_bound
 from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
@@ -253,6 +254,11 @@ class DataModule(Source, L.LightningDataModule):
 
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
+        if pads_to_bound(self.sampler) and getattr(dataset, "widths", None) is None:
+            raise ValueError(
+                f"{type(self).__name__} does not pad by token, so it cannot pad to a bound; leave "
+                'pad_to="bound" out'
+            )
         facts = facts_of(
             dataset,
             batch_size=self.hparams["global_batch_size"] or self.hparams["batch_size"],
