@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .core.base import DataModule, Split
+from .core.buckets import pads_to_bound
 from .core.classes import ClassMap, given_classes
 from .core.files import split_folders
 from .core.settings import check_name
@@ -214,13 +215,16 @@ class TextDataModule(DataModule):
             unknown = self.hparams["unknown_classes"]
             known, target = self._map.encode(split, self.classes, unknown=unknown)
             rows = rows[known]
+        tokens = self._tokens(part).tokens
+        buckets = pads_to_bound(self.sampler) if split == "train" else None
         return TextDataset(
-            self._tokens(part).tokens,
+            tokens,
             rows,
             target,
             pad_id=self.input_sizes["pad_id"],
             padding_side=self.hparams["padding_side"],
             describe=self._tables[part].places(),
+            widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
     def _tokens(self, part: str) -> Encoded:

@@ -12,9 +12,10 @@ import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
+from .buckets import pads_to_bound
 from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
-from .loader import Loader, check_loader_options, make_loader, make_plain_loader
+from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
 from .plans import GlobalBatches, Sampling
 from .samplers import ShardedBatchSampler
@@ -25,6 +26,7 @@ from .split_options import SplitOptions
 from .splits import check_shares
 from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
+from .transform_print import check_transforms, print_transforms
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
@@ -134,6 +136,7 @@ class DataModule(Source, L.LightningDataModule):
         self.finish: Callable[[Any], Any] | None = None
         self._train_loader: DataLoader[Any] | None = None
         self._place: Mapping[str, Any] | None = None
+        self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
 
     # --- Lightning's hooks -------------------------------------------------------------------
@@ -148,7 +151,11 @@ class DataModule(Source, L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Training batches, finished, in this epoch's order."""
         self._train_loader = self._loader("train")
+        # now, not when the state is written: a transform may change itself along the way
+        self._printed = print_transforms(self._transforms())
         if self._place is not None and isinstance(self._train_loader, Loader):
+            if lies_inside(self._place):
+                check_transforms(self._place.get("transforms"), self._printed)
             self._train_loader.load_state_dict(self._place)
         self._place = None
         return self._train_loader
@@ -191,7 +198,8 @@ class DataModule(Source, L.LightningDataModule):
         state: dict[str, Any] = {"source": type(self).__qualname__, "fitted": dict(self.fitted)}
         state["split"] = self.split_fingerprint() if self._is_read else None
         if isinstance(self._train_loader, Loader):
-            state["train_place"] = self._train_loader.state_dict()
+            place = self._train_loader.state_dict()
+            state["train_place"] = {**place, "transforms": dict(self._printed)}
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -268,6 +276,11 @@ class DataModule(Source, L.LightningDataModule):
 
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
+        if pads_to_bound(self.sampler) and getattr(dataset, "widths", None) is None:
+            raise ValueError(
+                f"{type(self).__name__} does not pad by token, so it cannot pad to a bound; leave "
+                'pad_to="bound" out'
+            )
         facts = facts_of(
             dataset,
             batch_size=self.hparams["global_batch_size"] or self.hparams["batch_size"],
@@ -328,6 +341,16 @@ class DataModule(Source, L.LightningDataModule):
             **crossing,
             persistent=split in ("train", "val"),
         )
+
+    def _transforms(self) -> dict[str, Any]:
+        """What makes train samples and batches besides the plan, by argument."""
+        own = getattr(self, "_train_transform", None)
+        return {
+            "train_transform": getattr(self, "train_transform", own),
+            "load": getattr(self, "_load", None),
+            "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
+            **{name: self.hparams.get(name) for name in ("mixup", "cutmix")},
+        }
 
     def _remedy(self, split: Split) -> str:
         if split == "predict":

@@ -109,7 +109,7 @@ class Loader(DataLoader[Any]):
         """
         sampler = self.sampler
         then, now = state.get("num_replicas", 1), getattr(sampler, "num_replicas", 1)
-        inside = 0 < state["batches"] < state.get("steps", math.inf)
+        inside = lies_inside(state)
         if inside and then != now:
             raise RuntimeError(
                 f"the checkpoint lies in the middle of an epoch that {then} processes ran, "
@@ -127,6 +127,11 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
+
+
+def lies_inside(place: Mapping[str, Any]) -> bool:
+    """Whether a place of :meth:`Loader.state_dict` has batches of its epoch on either side."""
+    return bool(0 < place["batches"] < place.get("steps", math.inf))
 
 
 def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | None) -> None:
