@@ -41,7 +41,7 @@ class Step(L.LightningModule):
 
 
 def watched(load: float, step: float, *, epochs: int = 1, val: float | None = None, **flags):
-    monitor = DataWaitMonitor()
+    monitor = DataWaitMonitor(least_seconds=0.1)
     trainer = L.Trainer(
         accelerator="cpu",
         max_epochs=epochs,
@@ -132,7 +132,7 @@ class Alone:
 )
 def test_on_a_device_idleness_counts_and_not_the_hosts_waiting(load, step, share):
     device, module = Simulated(), Log()
-    monitor = DataWaitMonitor(device)
+    monitor = DataWaitMonitor(device, least_seconds=0.05)
     monitor.on_train_epoch_start(Alone, module)
     batch = (torch.zeros(4, 2), torch.zeros(4))
     for index in range(10):

@@ -10,18 +10,23 @@ if TYPE_CHECKING:
     from .monitor import DataWaitMonitor
     from .record import DataRecord, describe_data
     from .safe import make_safe
+    from .tune import Tuning, tune
 
 HOMES = {
     "DataRecord": "record",
     "DataWaitMonitor": "monitor",
+    "Tuning": "tune",
     "describe_data": "record",
     "make_safe": "safe",
+    "tune": "tune",
 }
 __all__ = [
     "DataRecord",
     "DataWaitMonitor",
+    "Tuning",
     "describe_data",
     "make_safe",
+    "tune",
 ]
 
 

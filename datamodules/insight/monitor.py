@@ -75,6 +75,7 @@ class DataWaitMonitor(L.Callback):
     Args:
         clock: What tells the time; None: the host's clock on a CPU, events on a CUDA device, and
             on any other accelerator the host's clock, with no advice, since it may run ahead.
+        least_seconds: An epoch that loses less to waiting is not worth a line.
 
     Attributes:
         waits: Seconds idle before each step of the epoch but the first.
@@ -83,7 +84,8 @@ class DataWaitMonitor(L.Callback):
         verdict: The line of advice, or None.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, least_seconds: float = 1.0) -> None:
+        self.least_seconds = least_seconds
         self._given, self._clock = clock, clock
         self._advises = True
         self.waits: list[float] = []
@@ -147,7 +149,8 @@ class DataWaitMonitor(L.Callback):
         for name, value in figures.items():
             # rank 0's figure stands for all: an average would hide a rank that waits
             pl_module.log(f"train_{name}", value, prog_bar=True, rank_zero_only=True)
-        if self.verdict is None and self._advises and self.share > ADVISED:
+        worth = self.share > ADVISED and sum(self.waits) >= self.least_seconds
+        if self.verdict is None and self._advises and worth:
             self.verdict = verdict(
                 wait=sum(self.waits) / len(self.waits), step=sum(self.steps) / len(self.steps)
             )
