@@ -7,23 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .bisect import Bisection, bisect
     from .monitor import DataWaitMonitor
     from .record import DataRecord, describe_data
     from .safe import make_safe
     from .tune import Tuning, tune
 
 HOMES = {
+    "Bisection": "bisect",
     "DataRecord": "record",
     "DataWaitMonitor": "monitor",
     "Tuning": "tune",
+    "bisect": "bisect",
     "describe_data": "record",
     "make_safe": "safe",
     "tune": "tune",
 }
 __all__ = [
+    "Bisection",
     "DataRecord",
     "DataWaitMonitor",
     "Tuning",
+    "bisect",
     "describe_data",
     "make_safe",
     "tune",

@@ -232,7 +232,7 @@ def measure_round(dm: DataModule, trial: Trial, seconds: float) -> None:
         trial.rates.append((n1 - n0) / max(t1 - t0, 1e-9))
         iterator = getattr(loader, "_iterator", None)
         trial.own_mib, trial.shared_mib = _memory(
-            [w.pid for w in iterator._workers] if iterator else []
+            [w.pid for w in getattr(iterator, "_workers", [])]
         )
         wall = time.perf_counter() - began
     trial.cpu_share = (_cpu_seconds() - cpu) / (wall * usable_cores())
@@ -252,9 +252,14 @@ def _loader(dm: DataModule, setting: Setting) -> Iterator[Any]:
     try:
         yield loader
     finally:
-        iterator = getattr(loader, "_iterator", None)
-        if iterator is not None:
-            iterator._shutdown_workers()
+        end_workers(loader)
+
+
+def end_workers(loader: Any) -> None:
+    """End a loader's persistent workers now; others end with their iterator."""
+    iterator: Any = getattr(loader, "_iterator", None)
+    if hasattr(iterator, "_shutdown_workers"):
+        iterator._shutdown_workers()
 
 
 def _cpu_seconds() -> float:
