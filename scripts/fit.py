@@ -48,6 +48,7 @@ from cross_validation import (
     print_folds,
 )
 from datamodules import DataModule
+from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError
 from results import draw_confusion, print_metrics
@@ -61,6 +62,7 @@ from run_folder import (
     read_checkpoint,
     short_name,
 )
+from safe_mode import safe_flags, set_safe
 
 EPILOG = """
 examples:
@@ -108,6 +110,12 @@ def build_parser() -> ArgumentParser:
     )
     run.add_argument("--repeats", type=int, default=1, help="deal the folds anew so many times")
     run.add_argument("--runs_dir", type=str, default="runs", help="folder of the runs' folders")
+    run.add_argument(
+        "--safe",
+        action="store_true",
+        help="100 samples with the most conservative data settings, to tell faults of the data "
+        "from faults of the settings",
+    )
     run.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
     add_trainer(parser, max_epochs=15, enable_model_summary=False)
@@ -128,6 +136,8 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
     L.seed_everything(config.seed, workers=True, verbose=False)
     objects = instantiate(parser, config)
     data, model = objects.data, objects.model
+    if config.safe:
+        set_safe(data, speaks=ranks.is_first)
     # the other processes learn the folder from the first, by the checkpoint callbacks
     name = short_name(config.data.class_path)
     folder = claim_folder(Path(config.runs_dir), name) if ranks.is_first else Path(name)
@@ -141,7 +151,9 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
     try:
         best = BestCheckpoint(folder / "checkpoints", config.monitor)
         last = LastCheckpoint(folder / "checkpoints")
-        trainer = make_trainer(flags_of(objects, config, [record, best, last], folder))
+        trainer = make_trainer(
+            flags_of(objects, config, [record, DataRecord(folder), best, last], folder)
+        )
         ranks.watch(trainer)
         try:
             trainer.fit(model, datamodule=data, ckpt_path=config.ckpt_path)
@@ -224,6 +236,8 @@ def flags_of(
         callbacks = [c for c in callbacks if not isinstance(c, Checkpoint)]
     if not bar:
         callbacks = [*callbacks, EpochLines()]
+    if not objects.barebones:
+        callbacks = [*callbacks, DataWaitMonitor()]
     loggers: Any = [*loggers_in(folder), *as_list(objects.logger)]
     if objects.logger is False or objects.barebones:
         loggers = objects.logger
@@ -233,6 +247,7 @@ def flags_of(
         logger=loggers,
         enable_progress_bar=bar,
         default_root_dir=objects.default_root_dir or folder,
+        **(safe_flags(objects) if config.safe else {}),
     )
 
 
