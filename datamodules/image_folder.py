@@ -26,7 +26,8 @@ from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.pictures import PictureDataset, predict_sources
-from .core.settings import given_again, plain
+from .core.settings import check_name, given_again, plain
+from .core.skipped import SkippedFiles
 from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
@@ -74,6 +75,10 @@ class ImageFolderDataModule(DataModule):
         predict_path: A folder, or a list of paths or of pictures, to be predicted.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
         cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
+        on_error: ``"raise"`` for a file that cannot be read, or ``"skip"``: its batch is smaller,
+            ``bad_files`` lists it, and an epoch ends with one warning. Of a predict batch 0 rows
+            may be left; nothing left of another batch, or of a class in train, is an error.
+        max_errors: With ``"skip"``, more files of a split than this stop the run.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -102,6 +107,8 @@ class ImageFolderDataModule(DataModule):
         predict_path: str | Path | list[Any] | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -110,6 +117,9 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
         if unknown_classes not in ("raise", "drop"):
             raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
+        check_name(on_error, ("raise", "skip"), "on_error")
+        if max_errors < 0:
+            raise ValueError(f"max_errors must be at least 0, got {max_errors}")
         if image_size < 1:
             raise ValueError(f"image_size must be at least 1, got {image_size}")
         roots = root if isinstance(root, list | tuple) else [] if root is None else [root]
@@ -133,6 +143,7 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(
                 f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255"
             )
+        self._skipped: dict[Split, SkippedFiles] = {}
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
@@ -301,6 +312,36 @@ class ImageFolderDataModule(DataModule):
         """MixUp or CutMix of train batches, where asked for."""
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
+
+    def skipped_files(self, split: Split) -> SkippedFiles | None:
+        """The split's record of files that cannot be read, where they are to be skipped."""
+        if self.hparams["on_error"] == "raise":
+            return None
+        data = self._dataset(split)
+        record = self._skipped.get(split)
+        if record is None or record.source is not data:
+            record = self._skipped[split] = SkippedFiles(
+                split,
+                data,
+                max_errors=self.hparams["max_errors"],
+                targets=data.targets if split == "train" else None,
+                classes=self.classes if split == "train" else (),
+            )
+        return record
+
+    @property
+    def bad_files(self) -> dict[str, str]:
+        """Path and reason of each file that this process had to skip so far."""
+        return {
+            bad.path: bad.reason
+            for split in SPLITS
+            if split in self._skipped
+            for bad in self._skipped[split].found.values()
+        }
+
+    def bad_rows(self, split: Split) -> list[int]:
+        """Positions in the split's dataset of the files that this process had to skip."""
+        return sorted(self._skipped[split].found) if split in self._skipped else []
 
     def read_predict(self) -> None:
         """List what is to be predicted."""

@@ -150,6 +150,10 @@ def check_source(data: Any) -> None:
             f"--folds needs a datamodule of this project, {type(data).__name__} is none; it has "
             "no split_options"
         )
+    if data.hparams.get("on_error") == "skip":
+        raise UsageError(
+            "--folds answers each row and on_error=skip leaves some out; keep one"
+        )
 
 
 def join_folds(folder: Path, names: Sequence[str]) -> Path:

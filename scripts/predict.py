@@ -130,6 +130,10 @@ def predict(arguments: list[str], ranks: Ranks) -> None:
         raise
     if trainer.is_global_zero:
         print(f"{table.rows_written} rows in {out}")
+        if table.missing:
+            listed = ", ".join(map(repr, table.missing[:5]))
+            more = ", ..." if len(table.missing) > 5 else ""
+            print(f"{len(table.missing)} of them without an answer, not readable: {listed}{more}")
 
 
 def first_look(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -23,6 +23,8 @@ FORMATS = (".csv", ".parquet")
 class PredictionTable(BasePredictionWriter):
     """Collects what the model answers and writes it when all of it is there.
 
+    A row whose file was skipped (``on_error="skip"``) stands in the table without an answer.
+
     Args:
         out: ``.csv`` or ``.parquet``; appears whole or not at all.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
@@ -44,6 +46,7 @@ class PredictionTable(BasePredictionWriter):
         self.out, self.task, self.classes, self.targets = out, task, list(classes), list(targets)
         self.all_probabilities = all_probabilities
         self.rows_written = 0
+        self.missing: list[str] = []
         self._parts: dict[str, list[np.ndarray[Any, Any]]] = {"row": []}
 
     def write_on_batch_end(
@@ -59,6 +62,7 @@ class PredictionTable(BasePredictionWriter):
         """Keep a batch: of many classes only the best one, unless all are asked for."""
         values = self._checked(prediction)
         rows = np.asarray(batch_indices if batch_indices is not None else [], np.int64)
+        rows = rows[~np.isin(rows, _bad_rows(trainer))]
         if len(rows) != len(values):
             if trainer.world_size > 1:
                 raise RuntimeError(
@@ -103,6 +107,7 @@ class PredictionTable(BasePredictionWriter):
     def on_predict_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Bring the parts together and write them, on the first process."""
         mine = {name: np.concatenate(parts) for name, parts in self._parts.items() if parts}
+        mine["missing"] = np.asarray(_bad_rows(trainer), np.int64)
         self._parts = {"row": []}
         parts = [mine]
         if trainer.world_size > 1 and dist.is_initialized():
@@ -110,7 +115,10 @@ class PredictionTable(BasePredictionWriter):
             dist.all_gather_object(parts, mine)
         if not trainer.is_global_zero:
             return
+        missing = np.unique(np.concatenate([part.pop("missing") for part in parts]))
         parts = [part for part in parts if len(part.get("row", ()))]
+        if not parts and len(missing):
+            raise ValueError(f"none of the {len(missing)} files to be predicted can be read")
         if not parts:
             raise ValueError("there was nothing to predict; the predict split is empty")
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
@@ -119,18 +127,28 @@ class PredictionTable(BasePredictionWriter):
         data: Any = getattr(trainer, "datamodule", None)
         keys = getattr(data, "predict_keys", None)
         partly = trainer.limit_predict_batches != 1.0  # fast_dev_run sets it too
-        if keys is not None and len(rows) != len(keys) and not partly:
-            raise RuntimeError(f"{len(keys)} rows were to be predicted, {len(rows)} came back")
-        names = rows.tolist() if keys is None else [keys[row] for row in rows]
+        came = len(rows) + len(missing)
+        if keys is not None and came != len(keys) and not partly:
+            raise RuntimeError(f"{len(keys)} rows were to be predicted, {came} came back")
+        names, lost = (
+            part.tolist() if keys is None else [keys[row] for row in part]
+            for part in (rows, missing)
+        )
         key = getattr(data, "hparams", {}).get("id_column")
         key = key or ("path" if isinstance(names[0], str) else "row")
-        self._write(key, names, {name: values[first] for name, values in columns.items()})
-        self.rows_written = len(rows)
+        answers = self.answers({name: values[first] for name, values in columns.items()})
+        order = np.argsort(np.concatenate([rows, missing]))
+        self._write({key: names, **answers}, {key: lost}, order)
+        self.rows_written, self.missing = came, [str(name) for name in lost]
 
-    def _write(self, key: str, names: list[Any], columns: dict[str, np.ndarray[Any, Any]]) -> None:
+    def _write(
+        self, answered: dict[str, Any], lost: dict[str, Any], order: np.ndarray[Any, Any]
+    ) -> None:
         import polars as pl  # not before: a process that is forked must not have used it
 
-        frame = pl.DataFrame({key: names, **self.answers(columns)})
+        frame = pl.DataFrame(answered)
+        if len(order) > len(frame):
+            frame = pl.concat([frame, pl.DataFrame(lost)], how="diagonal")[order]
         half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
         try:
             if self.out.suffix == ".csv":
@@ -174,6 +192,12 @@ class PredictionTable(BasePredictionWriter):
             for index, name in enumerate(self.classes):
                 answers[f"probability_{name}"] = _rounded(columns["values"][:, index])
         return answers
+
+
+def _bad_rows(trainer: L.Trainer) -> list[int]:
+    """Rows whose file this process could not read and was told to skip."""
+    told = getattr(getattr(trainer, "datamodule", None), "bad_rows", None)
+    return told("predict") if told is not None else []
 
 
 def _rounded(probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -21,6 +21,7 @@ from .plans import GlobalBatches, Sampling
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
+from .skipped import SkippedFiles
 from .source import SPLITS, Source, Split
 from .split_options import SplitOptions
 from .splits import check_shares
@@ -274,6 +275,10 @@ class DataModule(Source, L.LightningDataModule):
         """MixUp or CutMix of the train batches; a picture source says."""
         return None
 
+    def skipped_files(self, split: Split) -> SkippedFiles | None:
+        """Where files that cannot be read are noted; None: they stop the run."""
+        return None
+
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
         if pads_to_bound(self.sampler) and getattr(dataset, "widths", None) is None:
@@ -310,6 +315,7 @@ class DataModule(Source, L.LightningDataModule):
                 data,
                 batch_size=size,
                 finish=crossing["finish"],
+                skipped=self.skipped_files(split),
                 collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             )
         sampler = ShardedBatchSampler(
@@ -334,6 +340,7 @@ class DataModule(Source, L.LightningDataModule):
             batch_size=size,
             split=split,
             mix=self.mix() if train else None,
+            skipped=self.skipped_files(split),
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
             num_workers=workers,

@@ -75,6 +75,11 @@ class PictureDataset(Dataset[Any]):
         pixels = decode_pixels(source, mode=self.mode, name=name)
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
 
+    def blank(self) -> Any:
+        """A sample of the shape that the transform makes, of an empty picture."""
+        picture = self.transform(Image.new(self.mode, (256, 256)))
+        return picture if self.targets is None else (picture, 0)
+
     def describe(self, index: int) -> str:
         """Path of a picture, or its number where it came as pixels."""
         source = self.sources[index]
