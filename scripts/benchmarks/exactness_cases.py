@@ -200,7 +200,7 @@ def plain(**options: Any) -> Callable[[], DataLoader[Any]]:
 
 def weights() -> list[float]:
     """One over the class's frequency."""
-    return (1 / np.bincount(LABELS)[LABELS]).tolist()
+    return [float(weight) for weight in 1 / np.bincount(LABELS)[LABELS]]
 
 
 CASES: dict[str, Case] = {
