@@ -151,9 +151,7 @@ def check_source(data: Any) -> None:
             "no split_options"
         )
     if data.hparams.get("on_error") == "skip":
-        raise UsageError(
-            "--folds answers each row and on_error=skip leaves some out; keep one"
-        )
+        raise UsageError("--folds answers each row and on_error=skip leaves some out; keep one")
 
 
 def join_folds(folder: Path, names: Sequence[str]) -> Path:
