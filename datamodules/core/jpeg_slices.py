@@ -93,8 +93,8 @@ def read_frame(data: bytes | Bytes) -> Frame:
     Raises:
         NotSliceable: If it is no JPEG, or one of a rare kind.
     """
-    content = memoryview(data)
-    if bytes(content[:3]) != b"\xff\xd8\xff":
+    content = data if isinstance(data, bytes) else data.tobytes()
+    if content[:3] != b"\xff\xd8\xff":
         raise NotSliceable("no JPEG")
     at, restart, frame = 2, 0, None
     while at + 4 <= len(content) and content[at] == 0xFF:
@@ -103,7 +103,7 @@ def read_frame(data: bytes | Bytes) -> Frame:
         if len(body) != length - 2:
             break
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            frame = (at, *_frame(bytes(body)))
+            frame = (at, *_frame(body))
         elif marker == 0xDD and length == 4:
             restart = int.from_bytes(body, "big")
         at += 2 + length
@@ -145,7 +145,7 @@ def recut(content: bytes, *, program: str | None = None) -> Sliced:
 
     Raises:
         NotSliceable: If the file is not of the plain kind.
-        RuntimeError: If jpegtran is not installed.
+        RuntimeError: If jpegtran is not installed, or was ended from outside.
     """
     frame = read_frame(content)
     units = -(-frame.width // frame.mcu_width)
@@ -156,6 +156,8 @@ def recut(content: bytes, *, program: str | None = None) -> Sliced:
         capture_output=True,
         check=False,
     )
+    if ran.returncode < 0:  # as Ctrl-C ends it: nothing is known of the file
+        raise RuntimeError(f"jpegtran was ended by signal {-ran.returncode}")
     if ran.returncode or ran.stderr:  # a warning is damage, which stays as it is
         said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
         raise NotSliceable(f"jpegtran: {said[-1] if said else f'exit code {ran.returncode}'}")
