@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .cores import usable_cores
-from .files import check_folder, contents, list_images, seen_from
+from .files import check_folder
+from .pack_files import Files, list_files, read_file
 from .pack_forms import Form, Options, make_form
+from .pack_lock import sole_writer
 from .packs import (
     FILE,
     FORMAT,
@@ -35,32 +36,11 @@ from .packs import (
     shard_name,
 )
 from .settings import check_name
-from .splits import fingerprint
 
 SHARD_BYTES = 256 << 20
 MOST_SHARDS = 512
 SAMPLE = 64  # pictures whose bytes are compared once more, and whose change is measured
 PLAN = "plan.json"
-
-
-class Files(NamedTuple):
-    """N files that are packed.
-
-    Attributes:
-        root: The folder.
-        names: Sorted names relative to it, with ``/``.
-        sizes: (N,) int64, bytes.
-        times: (N,) int64, time of change in ns.
-    """
-
-    root: Path
-    names: list[str]
-    sizes: np.ndarray[Any, Any]
-    times: np.ndarray[Any, Any]
-
-    def key(self) -> str:
-        """Digest of names, sizes and times."""
-        return fingerprint("\0".join(self.names), self.sizes, self.times)
 
 
 def write_pack(
@@ -110,7 +90,7 @@ def write_pack(
         raise FileNotFoundError(f"the folder {str(target.parent)!r} of the pack does not exist")
     if target == files.root or files.root in target.parents:
         raise ValueError(f"the pack {str(target)!r} would lie in the packed folder; choose another")
-    with _sole_writer(target):
+    with sole_writer(target):
         old = _present(target)
         made = {"kind": options.kind, "size": options.size, "quality": options.quality}
         if old is not None and (old.source, old.report.get("options")) == (files.key(), made):
@@ -123,57 +103,6 @@ def write_pack(
         _compare(PicturePack(partial), files, make)
         _switch_in(partial, target)
     return PicturePack(target)
-
-
-def list_files(root: Path) -> Files:
-    """All pictures below a folder, with size and time of change.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    paths, _ = list_images(root)
-    if not paths:
-        raise ValueError(f"{root} holds no pictures; {contents(root)}")
-    names = list(seen_from([root], paths))
-    found = [Path(path).stat() for path in paths]
-    sizes = np.array([status.st_size for status in found], np.int64)
-    return Files(root, names, sizes, np.array([s.st_mtime_ns for s in found], np.int64))
-
-
-@contextmanager
-def _sole_writer(target: Path) -> Iterator[None]:
-    """Hold the lock of a pack; the system gives it up when the process ends, however it ends."""
-    path = target.with_name(target.name + ".lock")
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock(handle)
-        except OSError as error:
-            os.close(handle)
-            raise RuntimeError(
-                f"another process is writing the pack {str(target)!r}; wait until it has finished"
-            ) from error
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                break
-        os.close(handle)  # the writer before removed it between the two calls
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows removes no open file
-            path.unlink()
-        os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _present(target: Path) -> PicturePack | None:
@@ -252,7 +181,7 @@ def _write_shard(
         for place, i in enumerate(span):
             if stop.is_set():
                 return
-            content = _read(files, i)
+            content = read_file(files, i)
             form = make(content, files.names[i], i % every == 0)
             out.write(form.content)
             length = len(form.content)
@@ -273,15 +202,6 @@ def _write_shard(
     )
 
 
-def _read(files: Files, i: int) -> bytes:
-    path = files.root / files.names[i]
-    content = path.read_bytes()
-    status = path.stat()
-    if (len(content), status.st_mtime_ns) != (files.sizes[i], files.times[i]):
-        raise ValueError(f"{str(path)!r} changed while it was packed; run the same command again")
-    return content
-
-
 def _finish(partial: Path, files: Files, shards: int) -> dict[str, Any]:
     """Join the shards' indexes; returns the report."""
     indexes = [np.load(partial / f"{s:05d}.npy", allow_pickle=False) for s in range(shards)]
@@ -297,9 +217,9 @@ def _finish(partial: Path, files: Files, shards: int) -> dict[str, Any]:
         changes += said["changes"]
         for reason, name in said["kept"]:
             reasons[reason] += 1
-            examples.setdefault(reason, [])[3:] = []
-            examples[reason].append(name)
-    kept = {reason: {"count": n, "names": examples[reason][:3]} for reason, n in reasons.items()}
+            if reasons[reason] <= 3:
+                examples.setdefault(reason, []).append(name)
+    kept = {reason: {"count": n, "names": examples[reason]} for reason, n in reasons.items()}
     return {
         "files": len(records),
         "kept_whole": kept,
@@ -336,7 +256,7 @@ def _compare(pack: PicturePack, files: Files, make: Callable[[bytes, str, bool],
     n = len(files.names)
     for i in sorted({n * k // SAMPLE for k in range(SAMPLE)}):
         form, stored = pack.stored(i)
-        again = make(_read(files, i), files.names[i], False)
+        again = make(read_file(files, i), files.names[i], False)
         if form != again.form or stored.tobytes() != again.content:
             raise RuntimeError(
                 f"what was written for {files.names[i]!r} is not what is read back; the disk or "
@@ -351,8 +271,8 @@ def _switch_in(partial: Path, target: Path) -> None:
         target.rename(old)
     partial.rename(target)  # stopped before this, the next call finds every shard written
     shutil.rmtree(old, ignore_errors=True)
-    for leftover in (PLAN, *(p.name for p in target.glob("[0-9]*.[jn][sp][oy]*"))):
-        (target / leftover).unlink()
+    for leftover in (target / PLAN, *target.glob("[0-9]*.json"), *target.glob("[0-9]*.npy")):
+        leftover.unlink()
 
 
 def _write_whole(path: Path, content: bytes) -> None:
