@@ -25,6 +25,7 @@ from .core.files import (
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
+from .core.packs import PackedPictures, PicturePack
 from .core.pictures import PictureDataset, predict_sources
 from .core.settings import check_name, given_again, plain
 from .core.skipped import SkippedFiles
@@ -69,6 +70,8 @@ class ImageFolderDataModule(DataModule):
         mode: ``"RGB"`` or ``"L"``.
         mean: One value a channel, scale 0..1; None: ImageNet's.
         std: As ``mean``.
+        pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
+            a slice pack the same pixels. Refused where a file is not in it or changed since.
         flip: Whether the train preset flips left and right; not for digits or text.
         train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
@@ -102,6 +105,7 @@ class ImageFolderDataModule(DataModule):
         mean: list[float] | None = None,
         std: list[float] | None = None,
         flip: bool = True,
+        pack: str | Path | None = None,
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
@@ -147,6 +151,8 @@ class ImageFolderDataModule(DataModule):
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
+        self._pack: PicturePack | None = None
+        self._pack_rows: dict[str, np.ndarray[Any, Any]] = {}
 
     @property
     def train_transform(self) -> Callable[[Any], Any]:
@@ -277,6 +283,16 @@ class ImageFolderDataModule(DataModule):
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
         self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
+        if self.hparams["pack"] is not None:
+            self._open_pack(self.hparams["pack"])
+
+    def _open_pack(self, path: str) -> None:
+        if len(self._found_in) > 1:
+            raise ValueError("a pack goes with one root, got several")
+        self._pack = PicturePack(path)
+        for split, paths in self._paths.items():
+            names = list(seen_from(self._found_in, paths))
+            self._pack_rows[split] = self._pack.rows_of(names, paths)
 
     def fit(self) -> dict[str, Any]:
         """Class list and counts of the train split."""
@@ -306,7 +322,10 @@ class ImageFolderDataModule(DataModule):
         paths = self._paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
-        return PictureDataset(paths, torch.from_numpy(targets), transform, mode=mode)
+        sources: Any = paths
+        if self._pack is not None:
+            sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
+        return PictureDataset(sources, torch.from_numpy(targets), transform, mode=mode)
 
     def mix(self) -> Mix | None:
         """MixUp or CutMix of train batches, where asked for."""

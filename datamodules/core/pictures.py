@@ -82,7 +82,7 @@ class PictureDataset(Dataset[Any]):
 
     def describe(self, index: int) -> str:
         """Path of a picture, or its number where it came as pixels."""
-        source = self.sources[index]
+        source = getattr(self.sources, "names", self.sources)[index]  # packed ones have names
         return source if isinstance(source, str) else _numbered(index, self.keys, self.part)
 
 
