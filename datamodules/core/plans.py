@@ -104,7 +104,10 @@ class Weighted(Sampling):
                 f"{count} draws without replacement from {possible} samples of weight > 0; lower "
                 "num_samples or pass replacement=True"
             )
-        total = np.cumsum(weights) if self.replacement else None
+        total = None
+        if self.replacement:
+            # in place where the weights are not the user's own
+            total = np.cumsum(weights, out=None if weights is self.weights else weights)
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
             if total is not None:
@@ -126,7 +129,8 @@ class Weighted(Sampling):
         labels = need_labels(facts, "weights by class")
         counts = np.bincount(labels)
         if self.weights is None:
-            return 1 / counts[labels]
+            weights: npt.NDArray[np.float64] = (1 / np.maximum(counts, 1))[labels]
+            return weights
         if len(self.weights) < len(counts):
             raise ValueError(f"{len(self.weights)} class weights, labels go to {len(counts) - 1}")
         return self.weights[labels]

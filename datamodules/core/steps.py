@@ -172,15 +172,17 @@ def cut_steps(
         whole, rest = whole - 1, step + 1
         # 33 = 32 + 1 becomes 17 + 16; of 3 = 2 + 1 only one batch of three can be made
         tails = [rest - rest // 2, rest // 2] if step > 2 else [rest]
-    parts, sizes = [order[: whole * step]], [np.full(whole * world_size, batch_size)]
-    start = whole * step
-    for size in tails:
-        least = world_size * min(2, batch_size, len(order))
-        part = np.resize(order[start : start + size], max(size, least))  # repeats from its start
-        parts.append(part)
-        sizes.append(shared_out(len(part), world_size))
-        start += size
-    return Batches(np.concatenate(parts), np.append(0, np.cumsum(np.concatenate(sizes))))
+    least = world_size * min(2, batch_size, len(order))
+    lengths = [max(size, least) for size in tails]
+    if lengths != tails:  # else the order serves as it is, uncopied: 80 MB of 10 million
+        parts, start = [order[: whole * step]], whole * step
+        for size, length in zip(tails, lengths, strict=True):
+            parts.append(np.resize(order[start : start + size], length))  # repeats from its start
+            start += size
+        order = np.concatenate(parts)
+    sizes = [np.full(whole * world_size, batch_size)]
+    sizes += [shared_out(length, world_size) for length in lengths]
+    return Batches(order, np.append(0, np.cumsum(np.concatenate(sizes))))
 
 
 def shared_out(count: int, parts: int) -> Indices:

@@ -8,7 +8,7 @@ import torch
 
 from .seeding import Indices
 
-BLOCK = 1 << 20
+BLOCK = 1 << 19
 
 
 def draw_weighted(
@@ -16,14 +16,14 @@ def draw_weighted(
 ) -> Indices:
     """Draw positions with replacement, in proportion to their weights.
 
-    The inverse of the distribution function at uniform numbers. These are looked up in ascending
-    order, block by block, and the answers are put back where they belong: the same draws as one
-    by one, without a miss of the cache at each.
+    The inverse of the distribution function at uniform numbers. Block by block these are sorted,
+    looked up in ascending order, and the answers shuffled: independent draws as if one by one,
+    without a miss of the cache at each.
 
     Args:
         total: (n,) float64, running sum of the weights; not all 0.
         count: M, number of draws.
-        generator: Gives M float64.
+        generator: Gives M float64 and a permutation of each block.
         block: Draws looked up at once.
 
     Returns:
@@ -32,21 +32,23 @@ def draw_weighted(
     Example:
         >>> total = np.cumsum([1.0, 0.0, 1.0])
         >>> draw_weighted(total, 6, torch.Generator().manual_seed(0)).tolist()
-        [2, 2, 0, 2, 2, 2]
+        [0, 2, 2, 2, 2, 2]
     """
     drawn = np.empty(count, np.int64)
+    # used again by each block: memory that is freed and taken anew grew to 80 MB here
+    uniform = torch.empty(min(block, count), dtype=torch.float64)
+    order = torch.empty(min(block, count), dtype=torch.int64)
     for start in range(0, count, block):
-        part = torch.rand(min(block, count - start), dtype=torch.float64, generator=generator)
-        points = part.numpy()
-        # 16 bits are order enough, and NumPy sorts them by radix
-        near = np.argsort((points * 65536).astype(np.uint16), kind="stable")
+        size = min(block, count - start)
+        points = uniform[:size].uniform_(generator=generator).numpy()
+        points.sort()
         points *= total[-1]
-        found = np.searchsorted(total, points[near], side="right")
+        found = np.searchsorted(total, points, side="right")
         # a product may round up to the whole sum: the last position that has a weight
-        over = found == len(total)
-        if over.any():
-            found[over] = np.searchsorted(total, total[-1])
-        drawn[start : start + len(part)][near] = found
+        if found[-1] == len(total):
+            found[found == len(total)] = np.searchsorted(total, total[-1])
+        torch.randperm(size, generator=generator, out=order[:size])
+        np.take(found, order[:size].numpy(), out=drawn[start : start + size], mode="clip")
     return drawn
 
 
