@@ -12,7 +12,6 @@ from PIL import Image
 from processes import run_program
 
 PROGRAM = Path(__file__).parent / "batch_hashes.py"
-# Another kind of worker is one more case.
 CASES = [
     {"num_workers": 0},
     {"num_workers": 1, "multiprocessing_context": "fork"},
@@ -20,6 +19,9 @@ CASES = [
     {"num_workers": 4, "multiprocessing_context": "fork"},
     {"num_workers": 2, "multiprocessing_context": "forkserver"},
     {"num_workers": 1, "multiprocessing_context": "spawn"},
+    {"num_workers": 1, "worker_type": "thread"},
+    {"num_workers": 2, "worker_type": "thread"},
+    {"num_workers": 4, "worker_type": "thread"},
 ]
 pytestmark = [
     pytest.mark.timeout(400),
@@ -56,7 +58,7 @@ def test_workers_and_start_methods_do_not_change_a_batch(on_one):
 
 
 def test_two_processes_make_the_same_batch_together(pictures, on_one):
-    cases = [CASES[0], CASES[2]]
+    cases = [CASES[0], CASES[2], CASES[-2]]
     output = run_program(
         *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAM),
         *(pictures, json.dumps(cases)),

@@ -62,6 +62,8 @@ class DataModule(Source, L.LightningDataModule):
         eval_batch_size: The most samples a step and device in evaluation; None: ``batch_size``.
         num_workers: Worker processes a loader; None: the cores this process may use where samples
             come from files, none for data in memory.
+        worker_type: ``"process"``, or ``"thread"`` for pictures whose transforms are torchvision's
+            own: the same batches to the bit, without a copy of the datasets in each worker.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
             no validation part of its own; None: a tenth.
         test_split: The same for test.
@@ -90,6 +92,7 @@ class DataModule(Source, L.LightningDataModule):
         batch_size: int = 32,
         eval_batch_size: int | None = None,
         num_workers: int | None = None,
+        worker_type: Literal["process", "thread"] = "process",
         val_split: int | float | None = None,
         test_split: int | float | None = None,
         split_seed: int = 0,
@@ -109,6 +112,7 @@ class DataModule(Source, L.LightningDataModule):
         check_seed("seed", 0 if seed is None else seed)
         check_seed("split_seed", split_seed)
         check_name(uneven, ("repeat", "drop"), "uneven")
+        check_name(worker_type, ("process", "thread"), "worker_type")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
         SplitOptions.of(split_options)
@@ -344,6 +348,7 @@ class DataModule(Source, L.LightningDataModule):
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
             num_workers=workers,
+            worker_type=self.hparams["worker_type"],
             options=self.loader_options,
             **crossing,
             persistent=split in ("train", "val"),

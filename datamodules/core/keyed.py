@@ -11,6 +11,8 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from .batch import RowBatch
 from .collate import StackError
+from .draws import active_stream, drawn_elsewhere
+from .pictures import PictureDataset
 from .samplers import Keys
 from .seeding import Indices, Seeds, kept_random_state, own_generators, seed_all, seed_own
 from .skipped import BadFile, PartBatch, no_rows, unreadable
@@ -63,7 +65,7 @@ class KeyedDataset(Dataset[Any]):
         rows, seeds = keys if isinstance(keys, Keys) else (np.asarray(keys, np.int64), None)
         if hasattr(self.dataset, "get_batch"):
             batch = self.dataset.get_batch(rows, seeds)
-        elif get_worker_info() is not None:
+        elif get_worker_info() is not None or active_stream() is not None:
             batch = self._joined(rows, seeds)
         else:
             with kept_random_state():
@@ -74,6 +76,21 @@ class KeyedDataset(Dataset[Any]):
             kept = rows[~np.isin(rows, [bad.row for bad in batch.bad])]
             return batch._replace(batch=RowBatch(batch.batch, torch.from_numpy(kept)))
         return RowBatch(batch, torch.from_numpy(rows))
+
+    def unfit_for_threads(self) -> str | None:
+        """Why worker threads cannot make the samples, or None.
+
+        They share torch's default generator, ``random``'s and NumPy's: only what is known to draw
+        from torch alone can be given a stream of its own.
+        """
+        if hasattr(self.dataset, "get_batch"):
+            return "the data are in memory and take no workers"
+        if not isinstance(self.dataset, PictureDataset):
+            return f"{type(self.dataset).__name__} is not known to be safe in threads"
+        if not getattr(self.collate_fn, "__module__", "").startswith(__package__):
+            return f"nothing is known of the collate_fn {self.collate_fn!r}"
+        step = drawn_elsewhere(self.dataset.transform.transform)
+        return None if step is None else f"nothing is known of the draws of {step}"
 
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies

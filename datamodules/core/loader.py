@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.distributed import DistributedSampler
 
 from .cores import default_workers
@@ -21,6 +22,7 @@ from .settings import check_name, given_again
 from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
+from .threads import made_by_threads
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -46,6 +48,8 @@ class Loader(DataLoader[Any]):
         finish: Applied to each batch in the consuming process; None leaves batches as they are.
         mix: Draws MixUp or CutMix for each batch.
         skipped: Takes note of files that were left out.
+        threads: Worker threads, in place of worker processes.
+        ahead: Batches that each thread makes ahead.
         **kwargs: ``DataLoader``'s own arguments.
     """
 
@@ -56,9 +60,12 @@ class Loader(DataLoader[Any]):
         finish: Callable[[Any], Any] | None = None,
         mix: Mix | None = None,
         skipped: SkippedFiles | None = None,
+        threads: int = 0,
+        ahead: int = 2,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
+        self.threads, self.ahead = threads, ahead
         self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
@@ -84,7 +91,7 @@ class Loader(DataLoader[Any]):
         if isinstance(sampler, ShardedBatchSampler | StreamPlace):
             sampler.start(self._seen)
         box: list[Any] = []
-        for batch in super().__iter__():
+        for batch in self._fetched():
             if self.skipped is not None:
                 batch = self.skipped.take(batch)
                 if self._seen + 1 == len(self):  # nobody need ask for what comes after the last
@@ -95,6 +102,14 @@ class Loader(DataLoader[Any]):
             box.append(batch if self.finish is None else mixed(self.finish(batch)))
             del batch
             yield box.pop()  # the frame keeps no batch: what the consumer drops is free again
+
+    def _fetched(self) -> Iterator[Any]:
+        if not self.threads:
+            return super().__iter__()
+        fetch: Any = self.dataset.__getitems__  # type: ignore[attr-defined]
+        made = made_by_threads(fetch, self.batch_sampler, self.threads, ahead=self.ahead)  # type: ignore[arg-type]
+        pins = self.pin_memory and torch.accelerator.is_available()
+        return map(pin_memory, made) if pins else made
 
     def state_dict(self) -> dict[str, Any]:
         """The place in the epoch, the same on every rank, as plain types."""
@@ -179,6 +194,7 @@ def make_loader(
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | None = None,
+    worker_type: str = "process",
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
     persistent: bool = False,
@@ -196,6 +212,7 @@ def make_loader(
         skipped: Leave files that cannot be read out of the batches, and note them here.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory.
+        worker_type: ``"process"`` or ``"thread"``.
         options: The user's own loader options; they win.
         pin_memory: Default where the options do not say.
         persistent: Keep the workers between epochs, where the options do not say.
@@ -223,6 +240,12 @@ def make_loader(
         with_rows=with_rows,
         skip=skipped is not None,
     )
+    threads: dict[str, Any] = {}
+    if worker_type == "thread" and workers:
+        _check_threads(keyed, split)
+        threads = {"threads": workers, "ahead": chosen.get("prefetch_factor") or 2}
+        chosen["num_workers"] = workers = 0
+        warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
     if workers == 0:
         for name in WORKER_OPTIONS:
             chosen.pop(name, None)
@@ -230,7 +253,7 @@ def make_loader(
         _check_pickles(keyed, split)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if split == "predict" else sampler
     chosen["collate_fn"] = _as_is
-    parts: dict[str, Any] = {"finish": finish, "mix": mix, "skipped": skipped}
+    parts: dict[str, Any] = {"finish": finish, "mix": mix, "skipped": skipped, **threads}
     return Loader(keyed, batch_sampler=batch_sampler, **parts, **chosen)
 
 
@@ -273,6 +296,15 @@ def make_plain_loader(
     """
     keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
     return Loader(keyed, finish=finish, skipped=skipped, batch_size=batch_size, collate_fn=_as_is)
+
+
+def _check_threads(keyed: KeyedDataset, split: str) -> None:
+    why = keyed.unfit_for_threads()
+    if why is not None:
+        raise ValueError(
+            f'worker_type="thread" cannot serve {split}: {why}; use worker_type="process", or '
+            "torchvision's own transforms"
+        )
 
 
 def _starts_afresh() -> bool:
