@@ -163,6 +163,9 @@ def test_a_fit_and_predictions_with_threads_are_those_without(tmp_path):
             self.sums.append(float(batch.inputs.sum()))
             return self.layer(batch.inputs.mean()[None, None]).mean()
 
+        def validation_step(self, batch, index):
+            assert batch.inputs.dtype == torch.float32
+
         def predict_step(self, batch, index):
             return batch.sum((1, 2, 3))
 
@@ -172,7 +175,7 @@ def test_a_fit_and_predictions_with_threads_are_those_without(tmp_path):
     found = []
     for options in ({"num_workers": 0}, {"num_workers": 2, "worker_type": "thread"}):
         dark = str(tmp_path / "pictures" / "dark")
-        dm = folder(tmp_path, predict_path=dark, val_split=0, **options)
+        dm = folder(tmp_path, predict_path=dark, **options)
         model = Recorder()
         trainer = L.Trainer(
             accelerator="cpu",
