@@ -102,9 +102,10 @@ class CIFAR10DataModule(DataModule):
         cut = self.split_samples(
             len(targets["train"]), labels=targets["train"], names=self._names, given=["test"]
         )
-        self._rows = {**cut, "test": np.arange(len(targets["test"]))}
+        test_rows = np.arange(len(targets["test"]))
+        self._rows = {**cut, "test": self.limit_rows("test", test_rows, targets["test"])}
         for split, whole in (("train", "train"), ("val", "train"), ("test", "test")):
-            rows = torch.from_numpy(self._rows[split]) if whole == "train" else slice(None)
+            rows = torch.from_numpy(self._rows[split])
             self._pixels[split] = pixels[whole][rows]
             self._targets[split] = targets[whole][rows].long()
 
@@ -192,7 +193,7 @@ class CIFAR10DataModule(DataModule):
     def split_fingerprint(self) -> str:
         """Digest of the rows of train and val and of all labels."""
         labels = torch.cat([self._targets[s] for s in ("train", "val", "test")])
-        return fingerprint(self._rows["train"], self._rows["val"], labels)
+        return fingerprint(*(self._rows[s] for s in ("train", "val", "test")), labels)
 
     def _open(self, *, train: bool, download: bool = False) -> Any:
         make: Any = given_again(self._dataset_class, "dataset_class") or self.source

@@ -16,7 +16,7 @@ from .core.classes import given_classes
 from .core.collate import collate, list_pairs, pad_pairs
 from .core.decode import decode_image
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
-from .core.found_labels import as_array, find_classes, find_labels
+from .core.found_labels import as_array, column_of, find_classes, find_labels
 from .core.loader import make_stream_loader
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again
@@ -123,13 +123,21 @@ class DatasetDataModule(DataModule):
         if isinstance(train, IterableDataset):
             if self.hparams["val_split"] or self.hparams["test_split"]:
                 raise ValueError("an iterable dataset cannot be split; pass val= and test=")
+            for name in ("split_options", "limit"):
+                if self.hparams[name]:
+                    raise ValueError(
+                        f"an iterable dataset cannot be split or counted: {name} has no effect; "
+                        "leave it out or give a map-style dataset"
+                    )
         else:
             self._read_train(train)
         for split in self._given.keys() - {"train"}:
             data: Any = self._given[split]
             if not isinstance(data, IterableDataset):
-                self._rows[split] = np.arange(len(data))
-                self._found[split] = find_labels(data, self.hparams["target_key"])
+                found = self._found[split] = find_labels(data, self.hparams["target_key"])
+                single = found is not None and found.ndim == 1 and self.task == "multiclass"
+                strata = found if single else None
+                self._rows[split] = self.limit_rows(split, np.arange(len(data)), strata)
 
     def _read_train(self, train: Any) -> None:
         key = self.hparams["target_key"]
@@ -148,6 +156,7 @@ class DatasetDataModule(DataModule):
             labels=strata,
             names=None if names is None else names.astype(str).tolist(),
             given=() if whole else {"test", *self._given} - {"train"},
+            column=lambda name: column_of(train, name),
         )
         self._rows = {s: rows for s, rows in cut.items() if whole or s == "train" or len(rows)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from .core.files import (
     check_roots,
     has_folders,
     list_classes,
+    matched,
     seen_from,
     split_folders,
 )
@@ -26,13 +27,15 @@ from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.packs import PackedPictures, PicturePack
 from .core.pictures import PictureDataset, predict_sources
-from .core.settings import given_again, plain
+from .core.settings import check_name, given_again, plain
+from .core.skipped import SkippedFiles
+from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
 
 
 class ImageFolderDataModule(DataModule):
-    """Pictures in class folders, or in any folder with a table of names and labels.
+    r"""Pictures in class folders, or in any folder with a table of names and labels.
 
     Three layouts, found by looking::
 
@@ -46,6 +49,10 @@ class ImageFolderDataModule(DataModule):
 
         image   (N, C, H, W) float32, normalised     C = 3, or 1 with mode="L"
         target  (N,) int64, or (N, K) float32 of 0 and 1 with several labels a row
+
+    ``split_options={"group": ...}`` (``"time"``, ``"column"``) names a column of the table; without
+    a table it is a regular expression on the path below the root, whose first group, or else
+    match, is the value: ``r"patient\d+"``.
 
     Files are read as they lie: any mode, orientation applied, hidden files and clutter left out.
 
@@ -71,6 +78,10 @@ class ImageFolderDataModule(DataModule):
         predict_path: A folder, or a list of paths or of pictures, to be predicted.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
         cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
+        on_error: ``"raise"`` for a file that cannot be read, or ``"skip"``: its batch is smaller,
+            ``bad_files`` lists it, and an epoch ends with one warning. Of a predict batch 0 rows
+            may be left; nothing left of another batch, or of a class in train, is an error.
+        max_errors: With ``"skip"``, more files of a split than this stop the run.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -100,6 +111,8 @@ class ImageFolderDataModule(DataModule):
         predict_path: str | Path | list[Any] | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -108,6 +121,9 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
         if unknown_classes not in ("raise", "drop"):
             raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
+        check_name(on_error, ("raise", "skip"), "on_error")
+        if max_errors < 0:
+            raise ValueError(f"max_errors must be at least 0, got {max_errors}")
         if image_size < 1:
             raise ValueError(f"image_size must be at least 1, got {image_size}")
         roots = root if isinstance(root, list | tuple) else [] if root is None else [root]
@@ -131,6 +147,7 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(
                 f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255"
             )
+        self._skipped: dict[Split, SkippedFiles] = {}
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
@@ -227,8 +244,9 @@ class ImageFolderDataModule(DataModule):
             file_column=self.hparams["file_column"],
             label_column=self.hparams["label_column"],
             label_separator=self.hparams["label_separator"],
+            extra=self.split_options.columns,
         )
-        self._hold(table.paths, table.labels, table.classes, given={})
+        self._hold(table.paths, table.labels, table.classes, given={}, column=table.extra)
 
     def _hold(
         self,
@@ -237,6 +255,7 @@ class ImageFolderDataModule(DataModule):
         names: list[str],
         *,
         given: dict[str, range],
+        column: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep paths and labels by split; labels stay in terms of the names found."""
         if isinstance(labels, list):
@@ -246,10 +265,22 @@ class ImageFolderDataModule(DataModule):
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
         stratify = len(uncut) and not self.several
+        relative = list(seen_from(self._found_in, paths)) if self._split_options else []
         cut = self.split_samples(
-            len(uncut), labels=labels[uncut] if stratify else None, names=names, given=parts
+            len(uncut),
+            labels=labels[uncut] if stratify else None,
+            names=names,
+            given=parts,
+            column=lambda name: (column[name] if column else matched(name, relative))[uncut],
+            keys=lambda: [relative[row] for row in uncut],
         )
+        for split, rows in parts.items():
+            parts[split] = self.limit_rows(split, rows, None if self.several else labels[rows])
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
+        group = self.split_options.group
+        if given and isinstance(group, str):
+            of = matched(group, relative)
+            check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
         self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
         if self.hparams["pack"] is not None:
@@ -300,6 +331,36 @@ class ImageFolderDataModule(DataModule):
         """MixUp or CutMix of train batches, where asked for."""
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
+
+    def skipped_files(self, split: Split) -> SkippedFiles | None:
+        """The split's record of files that cannot be read, where they are to be skipped."""
+        if self.hparams["on_error"] == "raise":
+            return None
+        data = self._dataset(split)
+        record = self._skipped.get(split)
+        if record is None or record.source is not data:
+            record = self._skipped[split] = SkippedFiles(
+                split,
+                data,
+                max_errors=self.hparams["max_errors"],
+                targets=data.targets if split == "train" else None,
+                classes=self.classes if split == "train" else (),
+            )
+        return record
+
+    @property
+    def bad_files(self) -> dict[str, str]:
+        """Path and reason of each file that this process had to skip so far."""
+        return {
+            bad.path: bad.reason
+            for split in SPLITS
+            if split in self._skipped
+            for bad in self._skipped[split].found.values()
+        }
+
+    def bad_rows(self, split: Split) -> list[int]:
+        """Positions in the split's dataset of the files that this process had to skip."""
+        return sorted(self._skipped[split].found) if split in self._skipped else []
 
     def read_predict(self) -> None:
         """List what is to be predicted."""

@@ -7,14 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .core.base import DataModule, Split
+from .core.base import SPLITS, DataModule, Split
 from .core.classes import given_classes
 from .core.columns import fit_columns, input_sizes, numeric_names, one_hot_places, styles
 from .core.encode import Encoded, pack
 from .core.rows import OneHot, RowDataset, RowNames
 from .core.settings import check_name
+from .core.split_groups import check_apart
+from .core.split_options import SplitOptions
 from .core.splits import fingerprint
-from .core.table_splits import Part, group_codes, split_by_column
+from .core.table_splits import Part, column_values, split_by_column
 from .core.tables import Table, listed, read_table
 from .core.targets import Targets, check_target, class_map, find_task
 
@@ -51,8 +53,10 @@ class TabularDataModule(DataModule):
         drop: Columns that are left out.
         id_column: Names the rows in predictions and errors; never a feature.
         group_column: Keeps rows of one group on one side of the split; never a feature.
-            ``val_split`` and ``test_split`` are then of groups.
-        split_column: Says train, val or test; never a feature.
+            The shares stay shares of rows, as near as whole groups allow; classes keep theirs.
+            The same as ``split_options={"group": ...}``.
+        split_column: Says train, val or test; never a feature. The same as
+            ``split_options={"column": ...}``.
         encode: ``"codes"``, or ``"onehot"``: a column of 0 and 1 for each value.
         target_scaling: Scale regression targets as inputs are; models undo it, ``target_scale``.
         separator: Of CSV fields; None finds it, as the next two.
@@ -103,6 +107,20 @@ class TabularDataModule(DataModule):
         check_name(unknown_classes, ["raise", "drop"], "unknown_classes")
         if task is not None:
             check_name(task, ["multiclass", "multilabel", "regression"], "task")
+        self._own = {"id_column": id_column, "group_column": group_column}
+        self._own["split_column"] = split_column
+        for name, kind in (("group_column", "group"), ("split_column", "column")):
+            named = (options.get("split_options") or {}).get(kind)
+            if named is not None and self._own[name] is not None:
+                raise ValueError(f"{name}= and split_options {kind!r} say the same; keep one")
+            if isinstance(named, str):
+                self._own[name] = named
+        if group_column is not None:
+            self._split_options = {**(self._split_options or {}), "group": group_column}
+            SplitOptions.of(self._split_options)
+        split_column = self._own["split_column"]
+        if split_column is not None and self.split_options.folds is not None:
+            raise ValueError("split_column parts the rows, and so do folds; keep one")
         shares = options.get("val_split") or options.get("test_split")
         if split_column is not None and (val_path or test_path or shares):
             raise ValueError("split_column parts the rows; leave val_path, val_split and so on out")
@@ -126,7 +144,7 @@ class TabularDataModule(DataModule):
         settings = self.hparams
         main = self._open(settings["path"])
         for option in ("numeric", "categorical", "drop", *OWN_COLUMNS):
-            given = settings[option] or []
+            given = (self._own if option in OWN_COLUMNS else settings)[option] or []
             for name in [given] if isinstance(given, str) else given:
                 main.check_name(name, f"{option}=")
         paths = {split: settings[f"{split}_path"] for split in ("val", "test")}
@@ -135,7 +153,7 @@ class TabularDataModule(DataModule):
         whole = Part(main, np.arange(main.rows))
         if settings["label_separator"] is None:  # without labels a cell is empty
             check_target({"": whole} | parts, self.target)
-        given = settings["split_column"]
+        given = self._own["split_column"]
         self._parts = {} if given is None else split_by_column(main, given)
         known = self._given_task or self.fitted.get("task")
         self.task, why = find_task(self._parts.get("train", whole), self.target, known=known)
@@ -143,12 +161,15 @@ class TabularDataModule(DataModule):
         if given is None:
             cut = self._cut(whole, list(parts))
             self._parts = {split: Part(main, rows) for split, rows in cut.items()} | parts
+            self._check_groups(list(parts))
+        for split in SPLITS[:3] if given is not None else parts:
+            self._limit(split)
         self._targets = None
 
     def fit(self) -> dict[str, Any]:
         """Kinds, fill values, scales, codes and classes of the train rows."""
         (table, rows), settings = self._parts["train"], self.hparams
-        own = {settings[name] for name in OWN_COLUMNS} | set(self.target)
+        own = {*self._own.values(), *self.target}
         names = [name for name in table.columns if name not in own]
         kinds = {kind: settings[kind] or () for kind in ("numeric", "categorical")}
         features, notes = fit_columns(table, rows, names, **kinds)
@@ -280,16 +301,37 @@ class TabularDataModule(DataModule):
         )
 
     def _cut(self, whole: Part, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-        group = self.hparams["group_column"]
-        if group is not None:
-            codes, count = group_codes(whole.table, group)
-            cut = self.split_samples(count, given=given)
-            return {split: np.flatnonzero(np.isin(codes, part)) for split, part in cut.items()}
+        table, name = whole.table, self.hparams["id_column"]
+        labels, classes = self._strata(whole)
+        ids = RowNames(table.name, whole.rows, name and table.column(name, "id_column"))
+        return self.split_samples(
+            table.rows,
+            labels=labels,
+            names=classes,
+            given=given,
+            column=lambda name: column_values(table, name),
+            keys=lambda: [ids.key(row) for row in range(table.rows)],
+        )
+
+    def _strata(self, part: Part) -> tuple[np.ndarray[Any, Any] | None, list[str] | None]:
         if self.task != "multiclass":
-            return self.split_samples(whole.table.rows, given=given)
-        found = class_map({"": whole}, self.target, task=self.task)
-        labels, names = found.labels[""], found.names
-        return self.split_samples(whole.table.rows, labels=labels, names=names, given=given)
+            return None, None
+        found = class_map({"": part}, self.target, task=self.task)
+        return found.labels[""], found.names
+
+    def _check_groups(self, given: list[str]) -> None:
+        """Refuse tables of their own that share a group with train or each other."""
+        group = self._own["group_column"]
+        if group is not None and given:
+            parts = {split: self._parts[split] for split in ("train", *given)}
+            groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in parts.items()}
+            check_apart(groups, repr(group))
+
+    def _limit(self, split: str) -> None:
+        part = self._parts[split]
+        if len(part.rows) and self.hparams["limit"] is not None:
+            rows = self.limit_rows(split, part.rows, self._strata(part)[0])
+            self._parts[split] = Part(part.table, rows)
 
     def _target_map(self) -> Targets:
         separator, unknown = self.hparams["label_separator"], self.hparams["unknown_classes"]

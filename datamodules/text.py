@@ -11,9 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from .core.base import DataModule, Split
+from .core.buckets import pads_to_bound
 from .core.classes import ClassMap, given_classes
 from .core.files import split_folders
 from .core.settings import check_name
+from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.texts import TextTable, read_texts, sort_names
 from .core.tokenizer import (
@@ -140,9 +142,19 @@ class TextDataModule(DataModule):
         if "train" in tables:
             given = set(tables) - {"train"}
             cut = self.split_samples(
-                len(labels["train"]), labels=labels["train"], names=names, given=given
+                len(labels["train"]),
+                labels=labels["train"],
+                names=names,
+                given=given,
+                column=tables["train"].extra.__getitem__,
+                keys=lambda: tables["train"].keys,
             )
+            group = self.split_options.group
+            if given and isinstance(group, str):
+                check_apart({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
+            for split in given:
+                rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))
         self._tables |= tables
         self._rows = rows
         self._map = ClassMap(names, {s: labels[part][chosen] for s, (part, chosen) in rows.items()})
@@ -161,6 +173,7 @@ class TextDataModule(DataModule):
         options = {name: self.hparams[name] for name in names}
         if labelled:
             options["label_pattern"] = self.hparams["label_pattern"]
+            options["extra"] = self.split_options.columns
         return read_texts(path, label=self.hparams["label"] if labelled else None, **options)
 
     def fit(self) -> dict[str, Any]:
@@ -202,13 +215,16 @@ class TextDataModule(DataModule):
             unknown = self.hparams["unknown_classes"]
             known, target = self._map.encode(split, self.classes, unknown=unknown)
             rows = rows[known]
+        tokens = self._tokens(part).tokens
+        buckets = pads_to_bound(self.sampler) if split == "train" else None
         return TextDataset(
-            self._tokens(part).tokens,
+            tokens,
             rows,
             target,
             pad_id=self.input_sizes["pad_id"],
             padding_side=self.hparams["padding_side"],
             describe=self._tables[part].places(),
+            widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
     def _tokens(self, part: str) -> Encoded:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,9 @@ def in_one_line(error: BaseException) -> str:
     text = re.sub(r"\s*\n\s*", " ", text.strip())
     if "DataLoader worker" in text and "--data.num_workers" not in text:
         text += " The real error shows with --data.num_workers 0."
+        if "us error" in text and (shared := Path("/dev/shm")).is_dir():
+            free = shutil.disk_usage(shared).free >> 20
+            text += f" A bus error means that shared memory was full: /dev/shm has {free} MiB free."
     cause = error.__cause__
     if cause is not None and str(cause) and not isinstance(error, UsageError):
         said = in_one_line(cause)

@@ -38,7 +38,17 @@ from command_line import (
     spell_out,
     trainer_flags,
 )
+from cross_validation import (
+    OUT_OF_FOLD,
+    HeldOut,
+    check_folds,
+    check_source,
+    fold_places,
+    join_folds,
+    print_folds,
+)
 from datamodules import DataModule
+from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError
 from results import draw_confusion, print_metrics
@@ -52,6 +62,7 @@ from run_folder import (
     read_checkpoint,
     short_name,
 )
+from safe_mode import safe_flags, set_safe
 
 EPILOG = """
 examples:
@@ -59,6 +70,7 @@ examples:
   python scripts/fit.py --data ImageFolderDataModule --data.root photos --model.net resnet18
   python scripts/fit.py --accelerator gpu --devices 2 --max_epochs 30 --patience 5
   python scripts/fit.py --config scripts/configs/cifar10.yaml --data.batch_size 256
+  python scripts/fit.py --data datamodules.samples.wine --folds 5 --repeats 2
   python scripts/fit.py --config runs/digits-1/config.yaml \\
       --ckpt_path runs/digits-1/checkpoints/last.ckpt
 
@@ -90,7 +102,20 @@ def build_parser() -> ArgumentParser:
         default=None,
         help="stop after so many validations without a better value",
     )
+    run.add_argument(
+        "--folds",
+        type=int | None,
+        default=None,
+        help="fit once for each of so many folds and show mean and spread",
+    )
+    run.add_argument("--repeats", type=int, default=1, help="deal the folds anew so many times")
     run.add_argument("--runs_dir", type=str, default="runs", help="folder of the runs' folders")
+    run.add_argument(
+        "--safe",
+        action="store_true",
+        help="100 samples with the most conservative data settings, to tell faults of the data "
+        "from faults of the settings",
+    )
     run.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
     add_trainer(parser, max_epochs=15, enable_model_summary=False)
@@ -111,14 +136,24 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
     L.seed_everything(config.seed, workers=True, verbose=False)
     objects = instantiate(parser, config)
     data, model = objects.data, objects.model
+    if config.safe:
+        set_safe(data, speaks=ranks.is_first)
     # the other processes learn the folder from the first, by the checkpoint callbacks
     name = short_name(config.data.class_path)
     folder = claim_folder(Path(config.runs_dir), name) if ranks.is_first else Path(name)
-    record = Record(folder, parser.dump(config, skip_unset=False))
+    settings = parser.dump(config, skip_unset=False)
+    if config.folds is not None:
+        fit_folds(parser, config, folder, settings, ranks)
+        if ranks.is_first:
+            print(f"{'time':<18}{time.perf_counter() - began:.0f} s")
+        return
+    record = Record(folder, settings)
     try:
         best = BestCheckpoint(folder / "checkpoints", config.monitor)
         last = LastCheckpoint(folder / "checkpoints")
-        trainer = make_trainer(flags_of(objects, config, [record, best, last], folder))
+        trainer = make_trainer(
+            flags_of(objects, config, [record, DataRecord(folder), best, last], folder)
+        )
         ranks.watch(trainer)
         try:
             trainer.fit(model, datamodule=data, ckpt_path=config.ckpt_path)
@@ -133,6 +168,42 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
             record.discard()
 
 
+def fit_folds(
+    parser: ArgumentParser, config: Namespace, folder: Path, settings: str, ranks: Ranks
+) -> None:
+    """A fit a fold from the same start, each judged on the rows it never saw.
+
+    The weights after the last epoch are judged: choosing a checkpoint by the rows that judge it
+    would flatter it.
+    """
+    metrics: dict[str, dict[str, float]] = {}
+    for name, options in fold_places(config.folds, config.repeats):
+        L.seed_everything(config.seed, workers=True, verbose=False)
+        objects = instantiate(parser, config)
+        data, model = objects.data, objects.model
+        check_source(data)
+        data.part_as(options)
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        record = Record(place, settings)
+        held_out = HeldOut(place / OUT_OF_FOLD)
+        try:
+            last = LastCheckpoint(place / "checkpoints")
+            trainer = make_trainer(flags_of(objects, config, [record, last], place))
+            ranks.watch(trainer)
+            trainer.fit(model, datamodule=data)
+            trainer.callbacks.append(held_out)  # type: ignore[attr-defined]
+            found = trainer.validate(model, datamodule=data, verbose=False)
+            metrics[name] = {key: value for result in found for key, value in result.items()}
+        finally:
+            if ranks.is_first:
+                record.discard()
+    if ranks.is_first:
+        (folder / "config.yaml").write_text(settings, encoding="utf-8")
+        print_folds(metrics)
+        print(f"{'out of fold':<18}{shown(join_folds(folder, list(metrics)))}")
+
+
 def check(config: Namespace) -> None:
     """Refuse values that cannot be, before any work.
 
@@ -145,6 +216,9 @@ def check(config: Namespace) -> None:
         raise UsageError(f"--seed must be 0 to {2**32 - 1}, got {config.seed}")
     if config.patience is not None and config.patience < 1:
         raise UsageError(f"--patience must be at least 1, got {config.patience}")
+    check_folds(config.folds, config.repeats)
+    if config.folds is not None and config.ckpt_path is not None:
+        raise UsageError("--folds begins each fit anew; leave --ckpt_path out")
     if config.ckpt_path is not None:
         read_checkpoint(config.ckpt_path)
 
@@ -162,6 +236,8 @@ def flags_of(
         callbacks = [c for c in callbacks if not isinstance(c, Checkpoint)]
     if not bar:
         callbacks = [*callbacks, EpochLines()]
+    if not objects.barebones:
+        callbacks = [*callbacks, DataWaitMonitor()]
     loggers: Any = [*loggers_in(folder), *as_list(objects.logger)]
     if objects.logger is False or objects.barebones:
         loggers = objects.logger
@@ -171,6 +247,7 @@ def flags_of(
         logger=loggers,
         enable_progress_bar=bar,
         default_root_dir=objects.default_root_dir or folder,
+        **(safe_flags(objects) if config.safe else {}),
     )
 
 

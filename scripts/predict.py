@@ -33,7 +33,6 @@ from command_line import (
     trainer_flags,
 )
 from failures import Ranks, exit_code
-from models import Regressor
 from names import (
     BASES,
     UsageError,
@@ -43,7 +42,7 @@ from names import (
     required_arguments,
     resolve,
 )
-from predictions import FORMATS, PredictionLines, PredictionTable
+from predictions import FORMATS, PredictionLines, PredictionTable, columns_of
 from run_folder import WRITTEN_BY, class_path, read_checkpoint
 
 # where Lightning keeps the arguments that an object was made with
@@ -131,6 +130,10 @@ def predict(arguments: list[str], ranks: Ranks) -> None:
         raise
     if trainer.is_global_zero:
         print(f"{table.rows_written} rows in {out}")
+        if table.missing:
+            listed = ", ".join(map(repr, table.missing[:5]))
+            more = ", ..." if len(table.missing) > 5 else ""
+            print(f"{len(table.missing)} of them without an answer, not readable: {listed}{more}")
 
 
 def first_look(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -215,17 +218,6 @@ def load_data(cls: Any, checkpoint: dict[str, Any], config: Namespace, changes: 
             f"the checkpoint holds the state of {', '.join(states)}, not of {cls.__qualname__}"
         )
     return load(cls, config.ckpt_path, changes)
-
-
-def columns_of(model: Any, data: Any) -> dict[str, Any]:
-    """What the columns of the table are: the task, and the names of classes or targets."""
-    task = "regression" if isinstance(model, Regressor) else getattr(data, "task", "multiclass")
-    task = model.hparams.get("task") or task
-    if task == "regression":
-        target = getattr(data, "target", None)
-        return {"task": task, "targets": target if isinstance(target, list) else []}
-    classes = getattr(data, "classes", None) or range(model.hparams["num_classes"])
-    return {"task": task, "classes": [str(name) for name in classes]}
 
 
 def checked_out(out: str) -> Path:

@@ -14,12 +14,16 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
+from models import Regressor
+
 SEPARATOR = "|"  # between the classes of a row that has several labels
 FORMATS = (".csv", ".parquet")
 
 
 class PredictionTable(BasePredictionWriter):
     """Collects what the model answers and writes it when all of it is there.
+
+    A row whose file was skipped (``on_error="skip"``) stands in the table without an answer.
 
     Args:
         out: ``.csv`` or ``.parquet``; appears whole or not at all.
@@ -42,6 +46,7 @@ class PredictionTable(BasePredictionWriter):
         self.out, self.task, self.classes, self.targets = out, task, list(classes), list(targets)
         self.all_probabilities = all_probabilities
         self.rows_written = 0
+        self.missing: list[str] = []
         self._parts: dict[str, list[np.ndarray[Any, Any]]] = {"row": []}
 
     def write_on_batch_end(
@@ -57,6 +62,7 @@ class PredictionTable(BasePredictionWriter):
         """Keep a batch: of many classes only the best one, unless all are asked for."""
         values = self._checked(prediction)
         rows = np.asarray(batch_indices if batch_indices is not None else [], np.int64)
+        rows = rows[~np.isin(rows, _bad_rows(trainer))]
         if len(rows) != len(values):
             if trainer.world_size > 1:
                 raise RuntimeError(
@@ -101,6 +107,7 @@ class PredictionTable(BasePredictionWriter):
     def on_predict_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Bring the parts together and write them, on the first process."""
         mine = {name: np.concatenate(parts) for name, parts in self._parts.items() if parts}
+        mine["missing"] = np.asarray(_bad_rows(trainer), np.int64)
         self._parts = {"row": []}
         parts = [mine]
         if trainer.world_size > 1 and dist.is_initialized():
@@ -108,7 +115,10 @@ class PredictionTable(BasePredictionWriter):
             dist.all_gather_object(parts, mine)
         if not trainer.is_global_zero:
             return
+        missing = np.unique(np.concatenate([part.pop("missing") for part in parts]))
         parts = [part for part in parts if len(part.get("row", ()))]
+        if not parts and len(missing):
+            raise ValueError(f"none of the {len(missing)} files to be predicted can be read")
         if not parts:
             raise ValueError("there was nothing to predict; the predict split is empty")
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
@@ -117,18 +127,28 @@ class PredictionTable(BasePredictionWriter):
         data: Any = getattr(trainer, "datamodule", None)
         keys = getattr(data, "predict_keys", None)
         partly = trainer.limit_predict_batches != 1.0  # fast_dev_run sets it too
-        if keys is not None and len(rows) != len(keys) and not partly:
-            raise RuntimeError(f"{len(keys)} rows were to be predicted, {len(rows)} came back")
-        names = rows.tolist() if keys is None else [keys[row] for row in rows]
+        came = len(rows) + len(missing)
+        if keys is not None and came != len(keys) and not partly:
+            raise RuntimeError(f"{len(keys)} rows were to be predicted, {came} came back")
+        names, lost = (
+            part.tolist() if keys is None else [keys[row] for row in part]
+            for part in (rows, missing)
+        )
         key = getattr(data, "hparams", {}).get("id_column")
         key = key or ("path" if isinstance(names[0], str) else "row")
-        self._write(key, names, {name: values[first] for name, values in columns.items()})
-        self.rows_written = len(rows)
+        answers = self.answers({name: values[first] for name, values in columns.items()})
+        order = np.argsort(np.concatenate([rows, missing]))
+        self._write({key: names, **answers}, {key: lost}, order)
+        self.rows_written, self.missing = came, [str(name) for name in lost]
 
-    def _write(self, key: str, names: list[Any], columns: dict[str, np.ndarray[Any, Any]]) -> None:
+    def _write(
+        self, answered: dict[str, Any], lost: dict[str, Any], order: np.ndarray[Any, Any]
+    ) -> None:
         import polars as pl  # not before: a process that is forked must not have used it
 
-        frame = pl.DataFrame({key: names, **self._answers(columns)})
+        frame = pl.DataFrame(answered)
+        if len(order) > len(frame):
+            frame = pl.concat([frame, pl.DataFrame(lost)], how="diagonal")[order]
         half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
         try:
             if self.out.suffix == ".csv":
@@ -139,7 +159,13 @@ class PredictionTable(BasePredictionWriter):
         finally:
             half.unlink(missing_ok=True)
 
-    def _answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    def kept(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What this process's batches left, joined, without the row numbers; starts anew."""
+        parts, self._parts = self._parts, {"row": []}
+        return {n: np.concatenate(arrays) for n, arrays in parts.items() if arrays and n != "row"}
+
+    def answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+        """Columns of the table by name, of what was kept."""
         if self.task == "regression":
             values = columns["values"]
             names = self.targets if len(self.targets) == values.shape[1] else []
@@ -168,9 +194,26 @@ class PredictionTable(BasePredictionWriter):
         return answers
 
 
+def _bad_rows(trainer: L.Trainer) -> list[int]:
+    """Rows whose file this process could not read and was told to skip."""
+    told = getattr(getattr(trainer, "datamodule", None), "bad_rows", None)
+    return told("predict") if told is not None else []
+
+
 def _rounded(probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Six decimals: the seventh depends on the rows that shared the batch."""
     return np.round(probabilities.astype(np.float64), 6)
+
+
+def columns_of(model: Any, data: Any) -> dict[str, Any]:
+    """What the columns of the table are: the task, and the names of classes or targets."""
+    task = "regression" if isinstance(model, Regressor) else getattr(data, "task", "multiclass")
+    task = model.hparams.get("task") or task
+    if task == "regression":
+        target = getattr(data, "target", None)
+        return {"task": task, "targets": target if isinstance(target, list) else []}
+    classes = getattr(data, "classes", None) or range(model.hparams["num_classes"])
+    return {"task": task, "classes": [str(name) for name in classes]}
 
 
 class PredictionLines(L.Callback):

@@ -215,3 +215,15 @@ def test_impossible_parameters_are_refused(make, message):
 def test_a_plan_of_lists_packs():
     assert Batches.of([[0], [1, 2]]).offsets.tolist() == [0, 1, 3]
     assert torch.is_tensor(torch.from_numpy(Batches.of([[0]]).indices))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("batch_size", [2, 7, 12])
+def test_every_prefix_of_stratified_batches_holds_the_classes_within_one_of_their_share(
+    world, batch_size
+):
+    plan = Stratified().plan(FACTS._replace(batch_size=batch_size, drop_last=True))
+    batches = Batches.of(plan(torch.Generator().manual_seed(0), world))
+    for end in batches.offsets[1:]:
+        counts = np.bincount(LABELS[batches.indices[:end]], minlength=4)
+        assert (np.abs(counts - end * np.bincount(LABELS) / len(LABELS)) < 1).all()

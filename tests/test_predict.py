@@ -104,6 +104,24 @@ def test_h15_two_processes_write_what_one_writes(run, trained, flat):
     assert table("two.csv").equals(table("one.csv"))
 
 
+@pytest.mark.filterwarnings("ignore:1 of 7 predict files")
+def test_a_bad_file_keeps_its_row_without_an_answer(run, trained, flat):
+    (flat / "p2.png").write_text("no picture")
+    given = ["--ckpt_path", trained, "--predict_path", flat, "--data.on_error", "skip"]
+    code, said, wrong = run(*given, "--data.eval_batch_size", 1, "--out", "one.csv")
+    assert code == 0, wrong
+    assert "1 of them without an answer, not readable:" in said
+    found = table("one.csv")
+    assert [Path(p).name for p in found["path"]] == [f"p{n}.png" for n in range(7)]
+    answers = [None if n == 2 else name for n, name in enumerate(EXPECTED)]
+    assert found["class"].to_list() == answers
+    assert found["probability"].null_count() == 1
+    two = ["--devices", 2, "--strategy", "ddp", "--data.num_workers", 0, "--out", "two.csv"]
+    command = [SCRIPTS / "predict.py", *given, "--data.eval_batch_size", 3, *two, *CPU]
+    assert "1 of them without" in run_program(*command, timeout=200, OMP_NUM_THREADS="1")
+    assert table("two.csv").equals(found)
+
+
 def test_parquet_and_all_probabilities(run, trained, flat):
     given = ["--out", "new/table.parquet", "--all_probabilities"]
     assert run("--ckpt_path", trained, "--predict_path", flat, *given)[0] == 0

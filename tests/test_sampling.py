@@ -70,6 +70,38 @@ def test_length_buckets_keep_the_budget(sources):
         sources["table"](sampler="length_buckets").train_dataloader()
 
 
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_padding_to_the_bound_gives_few_lengths(sources, buckets):
+    longest = sources["text"](sampler=LengthBuckets(48, buckets=buckets, multiple=1), seed=0)
+    bound = sources["text"](
+        sampler=LengthBuckets(48, buckets=buckets, multiple=1, pad_to="bound"), seed=0
+    )
+    loaders, lengths = [dm.train_dataloader() for dm in (longest, bound)], set()
+    for epoch in range(2):
+        for loader in loaders:
+            loader.sampler.set_epoch(epoch)
+        for one, other in zip(*loaders, strict=True):
+            (mask, ids), (more, wide) = (
+                (b.inputs.attention_mask, b.inputs.input_ids) for b in (one, other)
+            )
+            assert torch.equal(mask.sum(1), more.sum(1))
+            assert torch.equal(ids[mask > 0], wide[more > 0])
+            assert wide.numel() <= 48
+            lengths.add(wide.shape[1])
+    assert len(lengths) <= buckets
+    assert max(lengths) == bound.lengths("train").max()
+    assert bound.train_dataset[0][0].input_ids.shape == (bound.lengths("train")[0],)
+    ends = [b.inputs.attention_mask.sum(1).max() for b in bound.val_dataloader()]
+    assert ends == [b.inputs.input_ids.shape[1] for b in bound.val_dataloader()]
+
+
+def test_padding_to_the_bound_is_refused_where_nothing_pads(sources):
+    with pytest.raises(ValueError, match='leave pad_to="bound" out'):
+        sources["table"](sampler=LengthBuckets(pad_to="bound")).train_dataloader()
+    with pytest.raises(ValueError, match="unknown pad_to 'bounds'; did you mean 'bound'"):
+        LengthBuckets(pad_to="bounds")
+
+
 def test_global_batch_size_does_not_depend_on_the_ranks(sources):
     dm = sources["table"](global_batch_size=16, seed=0)
     loader = dm.train_dataloader()

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
+import pytest
 import torch
 
 from datamodules.core.seeding import (
+    Seen,
     below,
     kept_random_state,
     own_generators,
-    repeats_before,
     sample_seeds,
     seed_all,
     seed_own,
@@ -45,10 +47,13 @@ def test_below_is_uniform_and_streams_are_apart():
     assert not torch.equal(draws, below(seeds, 9, stream=2))
 
 
-def test_copies_count_earlier_occurrences():
-    assert repeats_before(np.array([1, 0, 2]), 3) is None
-    assert repeats_before(np.array([1, 1, 0, 1, 0]), 3).tolist() == [0, 1, 0, 2, 1]
-    assert repeats_before(np.empty(0, np.int64), 3) is None
+@pytest.mark.parametrize("cuts", [[0, 5], [0, 2, 3, 5], [2, 4, 5]])
+def test_copies_count_earlier_occurrences(cuts):
+    seen = Seen(np.array([1, 1, 0, 1, 0]), 3)
+    found = [c for part in itertools.pairwise(cuts) for c in seen.copies(*part).tolist()]
+    assert found == [0, 1, 0, 2, 1][cuts[0] :]
+    assert Seen(np.array([1, 0, 2]), 3).copies(1, 3).tolist() == [0]
+    assert Seen(np.empty(0, np.int64), 3).copies(0, 0).tolist() == [0]
 
 
 def test_all_three_generators_are_seeded_and_put_back():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from datamodules.core.table_splits import group_codes, split_by_column
+from datamodules.core.table_splits import column_values, split_by_column
 from datamodules.core.tables import read_table
 
 
@@ -31,8 +31,7 @@ def test_no_train_row_is_an_error(tmp_path):
         split_by_column(read(tmp_path, "val", "test"), "part")
 
 
-def test_groups_are_numbered_and_each_row_needs_one(tmp_path):
-    codes, count = group_codes(read(tmp_path, "b", "a", "b"), "part")
-    assert (codes.tolist(), count) == ([1, 0, 1], 2)
-    with pytest.raises(ValueError, match="'part' is missing in 1 rows, the first is row 1"):
-        group_codes(read(tmp_path, "b", ""), "part")
+def test_a_columns_cells_are_numbers_or_words(tmp_path):
+    table = read(tmp_path, "b", "", "a")
+    assert column_values(table, "part").tolist() == ["b", "", "a"]
+    assert column_values(table, "x").tolist() == [0, 1, 2]

@@ -118,7 +118,7 @@ def test_columns_with_a_part_of_their_own_are_no_features(people):
 
 
 def test_a_group_stays_on_one_side(people):
-    rows = [[f"g{i % 10}", i * 0.5, i % 2] for i in range(60)]
+    rows = [[f"g{i % 10}", i * 0.5, i // 10 % 2] for i in range(60)]
     path = write(people.parent / "t.csv", rows, "who,x,label")
     dm = TabularDataModule(path, "label", group_column="who", val_split=0.2, test_split=0.3)
     dm.setup()

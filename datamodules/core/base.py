@@ -12,17 +12,22 @@ import torch
 from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
+from .buckets import pads_to_bound
+from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
-from .loader import Loader, check_loader_options, make_loader, make_plain_loader
+from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
 from .plans import GlobalBatches, Sampling
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
+from .skipped import SkippedFiles
 from .source import SPLITS, Source, Split
+from .split_options import SplitOptions
 from .splits import check_shares
 from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
+from .transform_print import check_transforms, print_transforms
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
@@ -61,7 +66,12 @@ class DataModule(Source, L.LightningDataModule):
             no validation part of its own; None: a tenth.
         test_split: The same for test.
         split_seed: Seed of the split; the global seed has no part in it.
-        split_options: ``{"stratify": False}`` for a split that does not look at the labels.
+        split_options: How samples are parted, see
+            :class:`~datamodules.core.split_options.SplitOptions`: ``{"stratify": False}``,
+            ``{"group": "patient"}``, ``{"time": "date"}``, ``{"column": "part"}``,
+            ``{"files": {"val": "val.txt"}}``, ``{"folds": 5, "fold": 2, "repeat": 0}``.
+        limit: At most so many samples (int), or such a share (float), of each split: a seeded,
+            stratified part for a quick trial. No sample changes sides by it.
         seed: Seed of order and augmentation; None follows ``lightning.seed_everything``.
         sampler: ``"shuffle"``, ``"sequential"``, ``"weighted"``, ``"balanced"``, ``"pairs"``,
             ``"views"``, ``"stratified"``, ``"length_buckets"``; a :class:`Sampling` with
@@ -84,6 +94,7 @@ class DataModule(Source, L.LightningDataModule):
         test_split: int | float | None = None,
         split_seed: int = 0,
         split_options: dict[str, Any] | None = None,
+        limit: int | float | None = None,
         seed: int | None = None,
         sampler: str | Sampling | Plan = "shuffle",
         global_batch_size: int | None = None,
@@ -100,8 +111,8 @@ class DataModule(Source, L.LightningDataModule):
         check_name(uneven, ("repeat", "drop"), "uneven")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
-        for name in split_options or {}:
-            check_name(name, ["stratify"], "split option")
+        SplitOptions.of(split_options)
+        check_limit(limit)
         if isinstance(sampler, str) and not sampler.startswith("<"):
             check_name(sampler, SAMPLINGS, "sampler")
         if isinstance(sampler, type) or not (
@@ -121,10 +132,12 @@ class DataModule(Source, L.LightningDataModule):
         self._hparams_initial = dict(plain_hparams)
         # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
         self.allow_zero_length_dataloader_with_multiple_devices = True
+        self._split_options = split_options
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
         self.finish: Callable[[Any], Any] | None = None
         self._train_loader: DataLoader[Any] | None = None
         self._place: Mapping[str, Any] | None = None
+        self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
 
     # --- Lightning's hooks -------------------------------------------------------------------
@@ -139,7 +152,11 @@ class DataModule(Source, L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Training batches, finished, in this epoch's order."""
         self._train_loader = self._loader("train")
+        # now, not when the state is written: a transform may change itself along the way
+        self._printed = print_transforms(self._transforms())
         if self._place is not None and isinstance(self._train_loader, Loader):
+            if lies_inside(self._place):
+                check_transforms(self._place.get("transforms"), self._printed)
             self._train_loader.load_state_dict(self._place)
         self._place = None
         return self._train_loader
@@ -182,7 +199,8 @@ class DataModule(Source, L.LightningDataModule):
         state: dict[str, Any] = {"source": type(self).__qualname__, "fitted": dict(self.fitted)}
         state["split"] = self.split_fingerprint() if self._is_read else None
         if isinstance(self._train_loader, Loader):
-            state["train_place"] = self._train_loader.state_dict()
+            place = self._train_loader.state_dict()
+            state["train_place"] = {**place, "transforms": dict(self._printed)}
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -221,6 +239,19 @@ class DataModule(Source, L.LightningDataModule):
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
+    def part_as(self, split_options: dict[str, Any]) -> None:
+        """Replace ``split_options`` before the data are read, as one fit a fold needs it.
+
+        Raises:
+            ValueError: If they cannot be.
+            RuntimeError: If the data are read already.
+        """
+        if self._is_read:
+            raise RuntimeError("the samples are parted already; make a new datamodule")
+        SplitOptions.of(split_options)
+        self.hparams["split_options"] = plain(split_options)
+        self._split_options = {**(self._split_options or {}), **split_options}
+
     def preview(self, split: Split = "train") -> Any:
         """One finished batch, made without workers; touches no accelerator and no Trainer."""
         check_name(split, SPLITS, "split")
@@ -244,8 +275,17 @@ class DataModule(Source, L.LightningDataModule):
         """MixUp or CutMix of the train batches; a picture source says."""
         return None
 
+    def skipped_files(self, split: Split) -> SkippedFiles | None:
+        """Where files that cannot be read are noted; None: they stop the run."""
+        return None
+
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
+        if pads_to_bound(self.sampler) and getattr(dataset, "widths", None) is None:
+            raise ValueError(
+                f"{type(self).__name__} does not pad by token, so it cannot pad to a bound; leave "
+                'pad_to="bound" out'
+            )
         facts = facts_of(
             dataset,
             batch_size=self.hparams["global_batch_size"] or self.hparams["batch_size"],
@@ -275,6 +315,7 @@ class DataModule(Source, L.LightningDataModule):
                 data,
                 batch_size=size,
                 finish=crossing["finish"],
+                skipped=self.skipped_files(split),
                 collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             )
         sampler = ShardedBatchSampler(
@@ -299,6 +340,7 @@ class DataModule(Source, L.LightningDataModule):
             batch_size=size,
             split=split,
             mix=self.mix() if train else None,
+            skipped=self.skipped_files(split),
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
             num_workers=workers,
@@ -306,6 +348,16 @@ class DataModule(Source, L.LightningDataModule):
             **crossing,
             persistent=split in ("train", "val"),
         )
+
+    def _transforms(self) -> dict[str, Any]:
+        """What makes train samples and batches besides the plan, by argument."""
+        own = getattr(self, "_train_transform", None)
+        return {
+            "train_transform": getattr(self, "train_transform", own),
+            "load": getattr(self, "_load", None),
+            "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
+            **{name: self.hparams.get(name) for name in ("mixup", "cutmix")},
+        }
 
     def _remedy(self, split: Split) -> str:
         if split == "predict":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from .plans import Facts, Sampling
+from .plans import Facts, Sampling, Views
 from .seeding import Indices
+from .settings import check_name
 from .steps import Batches, Plan
 
 Lengths = npt.NDArray[np.int64]
@@ -25,17 +28,39 @@ class LengthBuckets(Sampling):
         max_tokens: Padded tokens of a batch, at most; None: ``batch_size`` rows a batch.
         buckets: Number of bounds, at most.
         multiple: Bounds are multiples of it, as tensor cores like them.
+        pad_to: ``"longest"`` of the batch, or the ``"bound"`` of the bucket that the longest is in:
+            at most ``buckets`` lengths in a whole run, for ``torch.compile`` and CUDA graphs.
+
+    Raises:
+        ValueError: For a number below 1 or an unknown ``pad_to``.
     """
 
     def __init__(
-        self, max_tokens: int | None = None, *, buckets: int = 32, multiple: int = 8
+        self,
+        max_tokens: int | None = None,
+        *,
+        buckets: int = 32,
+        multiple: int = 8,
+        pad_to: Literal["longest", "bound"] = "longest",
     ) -> None:
+        check_name(pad_to, ("longest", "bound"), "pad_to")
         for name, value in (("buckets", buckets), ("multiple", multiple)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
         self.max_tokens, self.buckets, self.multiple = max_tokens, buckets, multiple
+        self.pad_to = pad_to
+
+    def bounds(self, lengths: Lengths) -> Lengths:
+        """Ascending upper bounds of the buckets, at most the greatest length.
+
+        Args:
+            lengths: (n,) int64, tokens of each train sample.
+        """
+        bounds = fit_bounds(lengths, self.buckets, self.multiple)
+        # the longest may stand below its multiple, and max_length may forbid more
+        return np.minimum(bounds, int(lengths.max(initial=1)))
 
     def plan(self, facts: Facts) -> Plan:
         """Plan for one train split.
@@ -46,7 +71,7 @@ class LengthBuckets(Sampling):
         if facts.lengths is None:
             raise ValueError("length buckets need lengths, which this source does not have")
         lengths = np.asarray(facts.lengths, np.int64)
-        bounds = fit_bounds(lengths, self.buckets, self.multiple)
+        bounds = self.bounds(lengths)
         longest = int(lengths.max(initial=1))
         if self.max_tokens is not None and self.max_tokens < longest:
             raise ValueError(
@@ -55,8 +80,14 @@ class LengthBuckets(Sampling):
             )
         sizes = np.full(len(bounds), facts.batch_size)
         if self.max_tokens is not None:
-            sizes = np.maximum(1, self.max_tokens // np.minimum(bounds, longest))
+            sizes = np.maximum(1, self.max_tokens // bounds)
         return _Buckets(lengths, bounds, sizes, drop_last=facts.drop_last)
+
+
+def pads_to_bound(sampler: Any) -> LengthBuckets | None:
+    """The buckets to whose bounds a kind of sampling asks to pad; None where it does not."""
+    kind = sampler.of if isinstance(sampler, Views) else sampler
+    return kind if isinstance(kind, LengthBuckets) and kind.pad_to == "bound" else None
 
 
 class _Buckets:

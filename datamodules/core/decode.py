@@ -28,9 +28,19 @@ from .image_reader import (
     orientation,
     refusal,
 )
+from .jpeg_header import plain_header
+from .jpeg_pixels import Pixels, decode_plain
 from .pillow_switches import load_whole, quiet
 
-__all__ = ["IMAGE_SUFFIXES", "MAX_BYTES", "MAX_PIXELS", "ImageError", "decode_image", "image_size"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "MAX_BYTES",
+    "MAX_PIXELS",
+    "ImageError",
+    "decode_image",
+    "decode_pixels",
+    "image_size",
+]
 
 Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
 """A path, a file's content, an opened or made picture, or pixels (H, W) or (H, W, C)."""
@@ -115,6 +125,62 @@ def decode_image(
             picture = image._new(image.im)
     picture.info = {}  # the orientation in it has been applied: nobody is to apply it again
     return picture
+
+
+def decode_pixels(
+    source: Source, *, mode: Literal["RGB", "L"] = "RGB", name: str | None = None
+) -> Pixels:
+    """Pixels of the picture that :func:`decode_image` would give; plain JPEGs take a short cut.
+
+    Args:
+        source: As in :func:`decode_image`.
+        mode: As in :func:`decode_image`.
+        name: As in :func:`decode_image`.
+
+    Returns:
+        (H, W, C) uint8, C = 3 or 1; to be read only where the source is an array.
+
+    Raises:
+        ImageError: As :func:`decode_image`.
+        OSError: As :func:`decode_image`.
+    """
+    if isinstance(source, np.ndarray) and source.dtype == np.uint8 and source.ndim == 3:
+        channels = 3 if mode == "RGB" else 1
+        if source.shape[2] == channels and 0 not in source.shape:
+            check_size(name or "array", source.shape[1], source.shape[0], MAX_PIXELS)
+            return source
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        name = name or path
+        with open_file(path, name, MAX_BYTES) as file:
+            source = file.readall()
+    if isinstance(source, bytes):
+        pixels = _plain_pixels(source, mode)
+        if pixels is not None:
+            return pixels
+    return np.atleast_3d(np.asarray(decode_image(source, mode=mode, name=name)))
+
+
+def _plain_pixels(content: bytes, mode: Literal["RGB", "L"]) -> Pixels | None:
+    """Pixels of a plain JPEG, turned; None for what the careful reader is to see."""
+    header = plain_header(content) if len(content) <= MAX_BYTES else None
+    if header is None:
+        return None
+    if header.height * header.width > MAX_PIXELS:
+        return None
+    pixels = decode_plain(content, header, mode)
+    return pixels if pixels is None else _turned(pixels, header.orientation)
+
+
+def _turned(pixels: Pixels, number: int) -> Pixels:
+    """Apply an EXIF orientation to (H, W, C)."""
+    if number >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if number in (2, 3, 7, 6):
+        pixels = pixels[:, ::-1]
+    if number in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels if number == 1 else np.ascontiguousarray(pixels)
 
 
 def image_size(

@@ -94,6 +94,7 @@ def _opened(path: Path) -> tuple[bytes | mmap.mmap, bool]:
 def _encoding(name: str, data: bytes | mmap.mmap) -> str:
     for mark, encoding in BOMS:
         if data[: len(mark)] == mark:
+            _decoded(name, data[:], encoding)  # a mark is a promise: the rest may break it
             return encoding
     head = data[:4096]
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
@@ -143,5 +144,5 @@ def _decoded(name: str, data: bytes, encoding: str) -> str:
         line = data[: error.start].count(10) + 1
         raise ValueError(
             f"{name} is not {encoding}: byte 0x{data[error.start]:02x} in line {line}; pass the "
-            "encoding it was written in, or leave encoding= out to have it found"
+            "encoding it was written in, leave encoding= out to have it found, or mend the file"
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -282,3 +283,27 @@ def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]
             yield entry.path
         else:
             skipped[suffix or "no ending"] += 1
+
+
+def matched(pattern: str, paths: Sequence[str]) -> npt.NDArray[np.object_]:
+    """(N,) what a regular expression finds in each path: its first group, else all of its match.
+
+    Raises:
+        ValueError: If it is no regular expression, or finds nothing in a path; names the path.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"split_options: {pattern!r} is no regular expression on paths: {error}"
+        ) from None
+    found = np.empty(len(paths), object)
+    for row, path in enumerate(paths):
+        match = expression.search(path)
+        if match is None:
+            raise ValueError(
+                f"split_options: {pattern!r} finds nothing in {path!r}; it is a regular expression "
+                "on the path below the root, and must match each"
+            )
+        found[row] = match[1 if expression.groups else 0] or ""
+    return found

@@ -68,6 +68,30 @@ def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | Non
     return [str(name) for name in names] if isinstance(names, list | tuple) else None
 
 
+def column_of(dataset: Any, name: str) -> Any:
+    """(N,) values of a named column: of a Hugging Face dataset, of dicts in a list, an attribute.
+
+    Raises:
+        ValueError: If the dataset has nothing of that name for each sample.
+    """
+    if isinstance(dataset, Subset):
+        return np.asarray(column_of(dataset.dataset, name))[np.asarray(dataset.indices, np.int64)]
+    if isinstance(dataset, ConcatDataset):
+        return np.concatenate([np.asarray(column_of(part, name)) for part in dataset.datasets])
+    if name in (getattr(dataset, "column_names", None) or ()):
+        return list(dataset[name])
+    dicts = isinstance(dataset, list | tuple) and all(isinstance(s, dict) for s in dataset)
+    if dicts and all(name in sample for sample in dataset):
+        return [sample[name] for sample in dataset]
+    values = getattr(dataset, name, None)
+    if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
+        return values
+    raise ValueError(
+        f"the dataset has no column or attribute {name!r} with a value for each sample; give one "
+        "value a sample in split_options"
+    )
+
+
 def as_array(labels: Sequence[Any] | Tensor) -> Labels | None:
     """Labels (N,) or (N, K) as an array; None where they are ragged."""
     if isinstance(labels, Tensor):

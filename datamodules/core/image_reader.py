@@ -277,7 +277,7 @@ def orientation(image: Image.Image) -> int:
         if exif is None and "Raw profile type exif" in info:
             exif = bytes.fromhex("".join(info["Raw profile type exif"].split("\n")[3:]))
         if exif:
-            found = _exif_orientation(exif)
+            found = exif_orientation(exif)
         if found is None and (xmp := info.get("XML:com.adobe.xmp") or info.get("xmp")):
             text = xmp.decode("latin-1") if isinstance(xmp, bytes) else xmp
             match = re.search(r'tiff:Orientation(?:="|>)([0-9])', text)
@@ -290,7 +290,7 @@ def orientation(image: Image.Image) -> int:
 _EXIF_INTEGERS = {1: "B", 3: "H", 4: "L", 6: "b", 8: "h", 9: "l"}
 
 
-def _exif_orientation(exif: bytes) -> int | None:
+def exif_orientation(exif: bytes) -> int | None:
     """Tag 0x0112 of the first directory of an EXIF block."""
     while exif.startswith(b"Exif\0\0"):
         exif = exif[6:]

@@ -13,6 +13,7 @@ from .batch import RowBatch
 from .collate import StackError
 from .samplers import Keys
 from .seeding import Indices, Seeds, kept_random_state, own_generators, seed_all, seed_own
+from .skipped import BadFile, PartBatch, no_rows, unreadable
 
 
 class SampleError(RuntimeError):
@@ -31,6 +32,9 @@ class KeyedDataset(Dataset[Any]):
         dataset: Map-style.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         with_rows: Make batches :class:`RowBatch`, for a predict loader.
+        skip: Leave samples out whose file cannot be read; the dataset has ``describe(index)``, the
+            path, and ``blank()``, a sample of the same shape. Such a batch is a
+            :class:`PartBatch`.
     """
 
     def __init__(
@@ -39,8 +43,10 @@ class KeyedDataset(Dataset[Any]):
         *,
         collate_fn: Callable[[Any], Any] | None = None,
         with_rows: bool = False,
+        skip: bool = False,
     ) -> None:
         self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
+        self.skip = skip
         self._own: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,27 +68,41 @@ class KeyedDataset(Dataset[Any]):
         else:
             with kept_random_state():
                 batch = self._joined(rows, seeds)
-        return RowBatch(batch, torch.from_numpy(rows)) if self.with_rows else batch
+        if not self.with_rows:
+            return batch
+        if isinstance(batch, PartBatch):
+            kept = rows[~np.isin(rows, [bad.row for bad in batch.bad])]
+            return batch._replace(batch=RowBatch(batch.batch, torch.from_numpy(kept)))
+        return RowBatch(batch, torch.from_numpy(rows))
 
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies
             self._own = own_generators(self.dataset)
-        samples = []
+        samples, bad = [], []
+        kept: list[int] = []
         for place, index in enumerate(rows.tolist()):
             if seeds is not None:
                 seed_all(int(seeds[place]))
                 seed_own(self._own, int(seeds[place]))
             try:
                 samples.append(self.dataset[index])
+                kept.append(index)
             except Exception as error:
+                if self.skip and unreadable(error, path := self.dataset.describe(index)):
+                    bad.append(BadFile(index, path, str(error)))
+                    continue
                 name = self._name(index)
                 raise SampleError(f"{name}: {type(error).__name__}: {error}") from error
+        join = self.collate_fn or default_collate
+        if bad and not samples:
+            return PartBatch(no_rows(join([self.dataset.blank()])), 0, bad)
         try:
-            return (self.collate_fn or default_collate)(samples)
+            batch = join(samples)
         except StackError as error:
             raise SampleError(
-                error.named(*(self._name(rows[i]) for i in error.positions))
+                error.named(*(self._name(kept[i]) for i in error.positions))
             ) from error
+        return PartBatch(batch, len(samples), bad) if bad else batch
 
     def _name(self, index: int) -> str:
         said = self.dataset.describe(index) if hasattr(self.dataset, "describe") else ""

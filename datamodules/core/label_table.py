@@ -6,8 +6,9 @@ import difflib
 import logging
 import posixpath
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,13 @@ class LabelTable(NamedTuple):
         paths: N paths.
         classes: K sorted names.
         labels: (N,) int64 indices into ``classes``, or (N, K) bool with several labels a row.
+        extra: (N,) cells of each other column that was asked for.
     """
 
     paths: list[str]
     classes: list[str]
     labels: npt.NDArray[Any]
+    extra: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
 
 
 def several_labels(
@@ -61,6 +64,7 @@ def read_label_table(
     file_column: str,
     label_column: str | Sequence[str],
     label_separator: str | None = None,
+    extra: Sequence[str] = (),
 ) -> LabelTable:
     """Read CSV (separator by ending) or Parquet and pair each row with its file under ``root``.
 
@@ -73,6 +77,7 @@ def read_label_table(
         file_column: Column of file names.
         label_column: Column of labels, or several of 0 and 1.
         label_separator: Parts several labels in one cell.
+        extra: Other columns to keep.
 
     Raises:
         FileNotFoundError: If the table, or the file of a row, is not there.
@@ -81,7 +86,7 @@ def read_label_table(
     """
     columns = [label_column] if isinstance(label_column, str) else list(label_column)
     frame = _read(_table_file(table, root))
-    for column in (file_column, *columns):
+    for column in (file_column, *columns, *extra):
         if column not in frame.columns:
             close = difflib.get_close_matches(column, frame.columns, 1)
             hint = f"did you mean {close[0]!r}? " if close else ""
@@ -102,18 +107,20 @@ def read_label_table(
             )
     names = [str(name) for name in frame[file_column].to_list()]
     paths = _find(names, root, table.name, file_column)
+    kept = {name: np.array(frame[name].to_list(), object) for name in extra}
     if isinstance(label_column, str) and label_separator is None:
         classes, codes = np.unique([str(v) for v in frame[label_column]], return_inverse=True)
-        return LabelTable(paths, classes.tolist(), codes.astype(np.int64))
+        return LabelTable(paths, classes.tolist(), codes.astype(np.int64), kept)
     if isinstance(label_column, str):
         cells = [
             {part.strip() for part in str(value).split(label_separator)} - {""}
             for value in frame[label_column]
         ]
         found = sorted(set().union(*cells))
-        return LabelTable(paths, found, np.array([[c in cell for c in found] for cell in cells]))
+        flags = np.array([[c in cell for c in found] for cell in cells])
+        return LabelTable(paths, found, flags, kept)
     matrix = np.stack([_flags(frame[c].to_list(), c, table.name) for c in columns], axis=1)
-    return LabelTable(paths, columns, matrix)
+    return LabelTable(paths, columns, matrix, kept)
 
 
 def _table_file(table: Path, root: Path) -> Path:

@@ -18,6 +18,7 @@ from .keyed import KeyedDataset
 from .mix import Mix, mixed
 from .samplers import RowBatches, ShardedBatchSampler
 from .settings import check_name, given_again
+from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 
@@ -44,6 +45,7 @@ class Loader(DataLoader[Any]):
         dataset: Asked by :class:`Keys`.
         finish: Applied to each batch in the consuming process; None leaves batches as they are.
         mix: Draws MixUp or CutMix for each batch.
+        skipped: Takes note of files that were left out.
         **kwargs: ``DataLoader``'s own arguments.
     """
 
@@ -53,10 +55,11 @@ class Loader(DataLoader[Any]):
         *,
         finish: Callable[[Any], Any] | None = None,
         mix: Mix | None = None,
+        skipped: SkippedFiles | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
-        self.finish, self.mix = finish, mix
+        self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
         if isinstance(dataset, StreamBatches):
@@ -82,6 +85,10 @@ class Loader(DataLoader[Any]):
             sampler.start(self._seen)
         box: list[Any] = []
         for batch in super().__iter__():
+            if self.skipped is not None:
+                batch = self.skipped.take(batch)
+                if self._seen + 1 == len(self):  # nobody need ask for what comes after the last
+                    self.skipped.say()
             if self.mix is not None and isinstance(sampler, ShardedBatchSampler):
                 batch = self.mix.drawn(batch, sampler.step_seed(self._seen))
             self._seen += 1
@@ -109,7 +116,7 @@ class Loader(DataLoader[Any]):
         """
         sampler = self.sampler
         then, now = state.get("num_replicas", 1), getattr(sampler, "num_replicas", 1)
-        inside = 0 < state["batches"] < state.get("steps", math.inf)
+        inside = lies_inside(state)
         if inside and then != now:
             raise RuntimeError(
                 f"the checkpoint lies in the middle of an epoch that {then} processes ran, "
@@ -127,6 +134,11 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
+
+
+def lies_inside(place: Mapping[str, Any]) -> bool:
+    """Whether a place of :meth:`Loader.state_dict` has batches of its epoch on either side."""
+    return bool(0 < place["batches"] < place.get("steps", math.inf))
 
 
 def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | None) -> None:
@@ -164,6 +176,7 @@ def make_loader(
     with_rows: bool = False,
     finish: Callable[[Any], Any] | None = None,
     mix: Mix | None = None,
+    skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -180,6 +193,7 @@ def make_loader(
         with_rows: Make predict batches :class:`RowBatch`.
         finish: Applied to each batch in the consuming process.
         mix: Draws MixUp or CutMix for each batch.
+        skipped: Leave files that cannot be read out of the batches, and note them here.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory.
         options: The user's own loader options; they win.
@@ -204,7 +218,10 @@ def make_loader(
     }
     chosen.pop("drop_last", None)  # the plan knows
     keyed = KeyedDataset(
-        dataset, collate_fn=chosen.pop("collate_fn", collate_fn), with_rows=with_rows
+        dataset,
+        collate_fn=chosen.pop("collate_fn", collate_fn),
+        with_rows=with_rows,
+        skip=skipped is not None,
     )
     if workers == 0:
         for name in WORKER_OPTIONS:
@@ -213,7 +230,8 @@ def make_loader(
         _check_pickles(keyed, split)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if split == "predict" else sampler
     chosen["collate_fn"] = _as_is
-    return Loader(keyed, finish=finish, mix=mix, batch_sampler=batch_sampler, **chosen)
+    parts: dict[str, Any] = {"finish": finish, "mix": mix, "skipped": skipped}
+    return Loader(keyed, batch_sampler=batch_sampler, **parts, **chosen)
 
 
 def make_stream_loader(
@@ -247,13 +265,14 @@ def make_plain_loader(
     batch_size: int,
     finish: Callable[[Any], Any] | None,
     collate_fn: Callable[[Any], Any] | None,
+    skipped: SkippedFiles | None = None,
 ) -> Loader:
     """Loader in order for ``overfit_batches``.
 
     Lightning puts a ``SequentialSampler`` of its own there, which only a plain loader takes.
     """
-    keyed = KeyedDataset(dataset, collate_fn=collate_fn)
-    return Loader(keyed, finish=finish, batch_size=batch_size, collate_fn=_as_is)
+    keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
+    return Loader(keyed, finish=finish, skipped=skipped, batch_size=batch_size, collate_fn=_as_is)
 
 
 def _starts_afresh() -> bool:

@@ -13,6 +13,7 @@ import torch
 from .seeding import Indices
 from .settings import check_name
 from .steps import Batches, InOrder, Plan, Shuffled, check_batch_size, cut_steps, shared_out
+from .weighted_draws import choose_weighted, draw_weighted
 
 
 class Facts(NamedTuple):
@@ -103,17 +104,13 @@ class Weighted(Sampling):
                 f"{count} draws without replacement from {possible} samples of weight > 0; lower "
                 "num_samples or pass replacement=True"
             )
-        total = np.cumsum(weights)
+        total = np.cumsum(weights) if self.replacement else None
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            if self.replacement:
-                draws = torch.rand(count, dtype=torch.float64, generator=generator).numpy()
-                order = np.searchsorted(total, draws * total[-1], side="right")
+            if total is not None:
+                order = draw_weighted(total, count, generator)
             else:
-                draws = torch.rand(facts.n, dtype=torch.float64, generator=generator).numpy()
-                with np.errstate(divide="ignore"):
-                    keys = np.log(draws) / weights
-                order = np.argsort(-keys, kind="stable")[:count]
+                order = choose_weighted(weights, count, generator)
             return cut_steps(order, facts.batch_size, world_size, drop_last=facts.drop_last)
 
         return plan

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from .seeding import Indices, repeats_before, run_seed, sample_seeds
+from .seeding import Indices, Seen, run_seed, sample_seeds
 from .steps import Batches, Plan
 
 
@@ -137,13 +137,15 @@ class ShardedBatchSampler(DistributedSampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         # Changes no state: a DataLoader with workers calls iter() twice.
         batches, rank, world = self.planned(), self.rank, self.num_replicas
-        copies = repeats_before(batches.indices, self.size) if self.seeded else None
+        seen = Seen(batches.indices, self.size) if self.seeded else None
+        if seen is not None:
+            seen.pass_over(batches.offsets[min(self.first * world, len(batches))])
         for b in range(rank + self.first * world, len(batches), world):
             part = slice(batches.offsets[b], batches.offsets[b + 1])
             indices = batches.indices[part]
-            if self.seeded:
-                copy = np.zeros(1, np.int64) if copies is None else copies[part]
-                yield Keys(indices, sample_seeds(self.seed, self.epoch, indices, copy))
+            if seen is not None:
+                copies = seen.copies(part.start, part.stop)
+                yield Keys(indices, sample_seeds(self.seed, self.epoch, indices, copies))
             else:
                 yield indices.tolist()
 

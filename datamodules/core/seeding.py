@@ -80,33 +80,53 @@ def below(seeds: Seeds, bound: int, *, stream: int) -> torch.Tensor:
     return torch.from_numpy((words % np.uint64(bound)).astype(np.int64))
 
 
-def repeats_before(indices: Indices, size: int) -> Indices | None:
-    """For each position, how often its index came before; None where no index comes twice.
+class Seen:
+    """Counts, along an epoch's order, how often each sample came before.
+
+    Four bytes a sample; none where no sample comes twice.
 
     Args:
-        indices: (M,) int64 below ``size``.
+        indices: (M,) int64 below ``size``, the epoch's order.
         size: Number of samples.
 
-    Returns:
-        (M,) int64, or None.
-
     Example:
-        >>> repeats_before(np.array([4, 2, 4, 4]), 5).tolist()
-        [0, 0, 1, 2]
+        >>> seen = Seen(np.array([4, 2, 4, 4]), 5)
+        >>> seen.copies(0, 3).tolist(), seen.copies(3, 4).tolist()
+        ([0, 0, 1], [2])
     """
-    seen = np.zeros(size, bool)
-    seen[indices] = True
-    if int(np.count_nonzero(seen)) == len(indices):
-        return None
-    order = np.argsort(indices, kind="stable")
-    ranked = indices[order]
-    first = np.empty(len(ranked), bool)
-    first[0] = True
-    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
-    position = np.arange(len(ranked))
-    copies = np.empty(len(ranked), np.int64)
-    copies[order] = position - np.maximum.accumulate(np.where(first, position, 0))
-    return copies
+
+    def __init__(self, indices: Indices, size: int) -> None:
+        once = np.zeros(size, bool)
+        once[indices] = True
+        repeats = int(np.count_nonzero(once)) != len(indices)
+        self._indices, self._at = indices, 0
+        self._counts = np.zeros(size, np.int32) if repeats else None
+
+    def pass_over(self, stop: int) -> None:
+        """Count the order's samples up to ``stop``, in one go."""
+        if self._counts is not None and stop > self._at:
+            np.add.at(self._counts, self._indices[self._at : stop], 1)
+            self._at = stop
+
+    def copies(self, start: int, stop: int) -> Indices:
+        """How often each sample of ``start`` to ``stop`` came before; places only go up.
+
+        Returns:
+            (stop - start,) int64; (1,) where no sample comes twice.
+        """
+        if self._counts is None:
+            return np.zeros(1, np.int64)
+        self.pass_over(start)
+        indices = self._indices[start:stop]
+        order = np.argsort(indices, kind="stable")
+        ranked = indices[order]
+        first = np.append(True, ranked[1:] != ranked[:-1])[: len(ranked)]
+        position = np.arange(len(ranked))
+        copies = np.empty(len(ranked), np.int64)
+        copies[order] = position - np.maximum.accumulate(np.where(first, position, 0))
+        copies += self._counts[indices]
+        self.pass_over(stop)
+        return copies
 
 
 def seed_all(seed: int) -> None:

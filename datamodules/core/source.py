@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from .collate import collate, collate_inputs
+from .folds import limited
 from .settings import storable
-from .splits import split_indices
+from .split_options import SplitOptions, Uncut, cut
 
 Split = Literal["train", "val", "test", "predict"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")
@@ -30,6 +31,7 @@ class Source:
         super().__init__()
         self.fitted: dict[str, Any] = {}
         self._datasets: dict[Split, Any] = {}
+        self._split_options: dict[str, Any] | None = None
         self._is_read, self._is_predict_read = False, False
 
     # --- what a source gives -----------------------------------------------------------------
@@ -125,18 +127,30 @@ class Source:
         labels: npt.ArrayLike | None = None,
         names: Sequence[str] | None = None,
         given: Container[str] = (),
+        column: Callable[[str], npt.ArrayLike] | None = None,
+        keys: Callable[[], Sequence[Any]] | None = None,
     ) -> dict[str, npt.NDArray[np.int64]]:
-        """Cut ``range(n)`` by the user's ``val_split``, ``test_split`` and ``split_seed``.
+        """Cut ``range(n)`` as ``val_split``, ``test_split``, ``split_seed``, ``split_options`` say.
+
+        ``limit`` is applied to each part; parts in ``given`` are limited by the source itself,
+        see :meth:`limit_rows`.
 
         Args:
             n: Number of samples that are not yet in a split.
             labels: (n,) integers for a stratified split.
             names: Class names for messages.
             given: Splits that the source holds already and that are not cut out here.
+            column: Gives the (n,) values of a column that ``split_options`` names.
+            keys: Gives the n keys that index files may name.
 
         Raises:
-            ValueError: If a share was asked for of a split that the source holds.
+            ValueError: If a share was asked for of a split that the source holds, or the options
+                cannot be carried out on these samples.
         """
+        options = self.split_options
+        decided = options.column is not None or options.files is not None
+        if decided or options.folds is not None:
+            self._check_decided(given)
         shares: dict[str, int | float] = {}
         for name in ("val", "test"):
             asked = self.hparams[f"{name}_split"]
@@ -147,16 +161,70 @@ class Source:
                 )
             # with a val part the source's author has parted it: no test part is invented then
             default = 0.0 if name in given or (name == "test" and given) else 0.1
+            if options.folds is not None:
+                default = 0.0  # each sample lies in a fold, unless a test part is asked for
             shares[name] = default if asked is None else asked
-        stratify = (self.hparams["split_options"] or {}).get("stratify", True)
-        return split_indices(
-            n,
+        parts = cut(
+            Uncut(n, labels, names, column, keys),
+            options,
             val=shares["val"],
             test=shares["test"],
             seed=self.hparams["split_seed"],
-            labels=labels if stratify else None,
-            names=names,
         )
+        known = None if labels is None else np.asarray(labels)
+        return {
+            part: rows
+            if part in given
+            else self.limit_rows(part, rows, None if known is None else known[rows])
+            for part, rows in parts.items()
+        }
+
+    @property
+    def split_options(self) -> SplitOptions:
+        """How samples are parted."""
+        return SplitOptions.of(self._split_options)
+
+    def limit_rows(
+        self, split: str, rows: npt.NDArray[np.int64], labels: npt.ArrayLike | None = None
+    ) -> npt.NDArray[np.int64]:
+        """The part of a split that ``limit`` leaves, seeded and with the classes in their shares.
+
+        Args:
+            split: Its name, for messages.
+            rows: (n,) rows of the split.
+            labels: (n,) their classes.
+
+        Raises:
+            ValueError: If train would lose a class.
+        """
+        limit = self.hparams["limit"]
+        if limit is None:
+            return rows
+        codes = None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+        kept = limited(rows, limit, seed=self.hparams["split_seed"], labels=codes)
+        if split == "train" and codes is not None:
+            classes = int(codes.max(initial=-1)) + 1
+            if len(kept) < min(classes, len(rows)):
+                raise ValueError(
+                    f"limit={limit} leaves {len(kept)} train samples of {classes} classes, so "
+                    "classes would be lost; raise it"
+                )
+        return kept
+
+    def _check_decided(self, given: Container[str]) -> None:
+        """Refuse what would part the samples a second time."""
+        options = self.split_options
+        way = next((n for n in ("column", "files") if getattr(options, n) is not None), "folds")
+        there = [name for name in ("val", "test") if name in given]
+        if there and (way != "folds" or "val" in there):
+            raise ValueError(
+                f"split_options has {way}, but the source has a {there[0]} part of its own; leave "
+                f"{way} out, or move the {there[0]} part away"
+            )
+        asked = [n for n in ("val_split", "test_split") if self.hparams[n]]
+        asked = [n for n in asked if way != "folds" or n == "val_split"]
+        if asked:
+            raise ValueError(f"split_options has {way}, which decides; leave {asked[0]} out")
 
     # --- inside ------------------------------------------------------------------------------
 

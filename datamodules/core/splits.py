@@ -49,7 +49,7 @@ def split_indices(
         >>> {name: len(part) for name, part in parts.items()}
         {'train': 7, 'val': 2, 'test': 1}
     """
-    counts = _counts(n, val=val, test=test)
+    counts = counts_of(n, val=val, test=test)
     generator = torch.Generator().manual_seed(seed)
     if labels is None:
         order = torch.randperm(n, generator=generator).numpy()
@@ -83,7 +83,12 @@ def check_shares(*, val: float | int, test: float | int) -> None:
         )
 
 
-def _counts(n: int, *, val: float | int, test: float | int) -> dict[str, int]:
+def counts_of(n: int, *, val: float | int, test: float | int) -> dict[str, int]:
+    """Number of val and test samples of ``n`` that shares ask for.
+
+    Raises:
+        ValueError: If a share is impossible, or they sum to more than the whole.
+    """
     check_shares(val=val, test=test)
     counts = {
         name: round(n * share) if isinstance(share, float) else int(share)
@@ -123,7 +128,7 @@ def _stratified(
     for name in ("test", "val"):
         # equal remainders are drawn for: always the first class would lose in val and test both
         draws = torch.rand(len(classes), generator=generator).numpy()
-        quota[name] = _largest_remainder(sizes, counts[name], n, room, draws)
+        quota[name] = share_out(sizes, counts[name], n, room, draws)
         room = room - quota[name]
         given = int(quota[name].sum())
         if given < counts[name] and not len(single):  # else said above
@@ -142,7 +147,7 @@ def _stratified(
     return {name: np.concatenate(chosen) for name, chosen in parts.items()}
 
 
-def _largest_remainder(
+def share_out(
     sizes: npt.NDArray[np.int64],
     total: int,
     n: int,

@@ -7,13 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .split_options import SPLIT_WORDS
 from .tables import Table, listed
-
-SPLIT_WORDS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 
 
 class Part(NamedTuple):
@@ -51,17 +46,10 @@ def split_by_column(table: Table, name: str) -> dict[str, Part]:
     return {split: Part(table, rows) for split, rows in parts.items()}
 
 
-def group_codes(table: Table, name: str) -> tuple[npt.NDArray[np.int32], int]:
-    """(N,) group of each row, and the number of groups.
-
-    Raises:
-        ValueError: If a row has no group.
-    """
-    codes, words = table.column(name, "group_column").as_words
-    lost = np.flatnonzero(codes < 0)
-    if len(lost):
-        raise ValueError(
-            f"{table.name}: {name!r} is missing in {len(lost)} rows, the first is row {lost[0]} "
-            "(counted from 0); each row needs its group"
-        )
-    return codes, len(words)
+def column_values(table: Table, name: str) -> npt.NDArray[np.generic]:
+    """(N,) cells of a column for ``split_options``: numbers, or words with ``""`` for none."""
+    column = table.column(name, "split_options")
+    if column.codes is None and column.numbers is not None:
+        return column.numbers
+    codes, words = column.as_words
+    return np.array([*words, ""], object)[codes]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ class TextTable(NamedTuple):
         labels: (N,) int64 indices into ``names``; None where labels were not asked for.
         source: The path.
         lines: (N,) int64, the line of each row (its number from 0 in Parquet), or N paths.
+        extra: N cells of each other column that was asked for, None where a cell is missing.
     """
 
     texts: FlatRows
@@ -37,6 +39,7 @@ class TextTable(NamedTuple):
     labels: npt.NDArray[np.int64] | None
     source: str
     lines: npt.NDArray[np.int64] | PathList
+    extra: Mapping[str, npt.NDArray[np.object_]] = MappingProxyType({})
 
     @property
     def keys(self) -> list[str] | list[int]:
@@ -67,6 +70,7 @@ def read_texts(
     encoding: str | None = None,
     header: bool | None = None,
     label_pattern: str | None = None,
+    extra: Sequence[str] = (),
 ) -> TextTable:
     """Read a file of texts or a folder of text files; every row is kept.
 
@@ -86,6 +90,7 @@ def read_texts(
             by name.
         label_pattern: Regular expression; its first group, else all that it matches at the start
             of the label, is the label.
+        extra: Other columns to keep as they are written.
 
     Returns:
         :class:`TextTable`.
@@ -94,7 +99,8 @@ def read_texts(
         FileNotFoundError: If there is no such path.
         ValueError: If the content is not as described; names the file, the column and the line.
     """
-    wanted = {"text": text, "text_pair": text_pair, "label": label}
+    wanted: dict[str, Column | None] = {"text": text, "text_pair": text_pair, "label": label}
+    wanted |= {f"split_options {name}": name for name in extra}
     cells = read_cells(
         Path(path).expanduser(),
         {role: column for role, column in wanted.items() if column is not None},
@@ -108,7 +114,11 @@ def read_texts(
     texts = _texts(cells, "text")
     pairs = _texts(cells, "text_pair") if text_pair is not None else None
     names, labels = _labels(cells, label_pattern) if label is not None else ([], None)
-    return TextTable(texts, pairs, names, labels, cells.source, cells.lines)
+    kept = {}
+    for name in extra:
+        kept[name] = np.empty(len(cells.lines), object)
+        kept[name][:] = cells.by_role[f"split_options {name}"]
+    return TextTable(texts, pairs, names, labels, cells.source, cells.lines, kept)
 
 
 def _texts(cells: Cells, role: str) -> FlatRows:

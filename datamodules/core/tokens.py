@@ -107,7 +107,12 @@ class FlatRows:
 
 
 def pad_rows(
-    rows: FlatRows, indices: Indices, *, pad_id: int = 0, padding_side: PaddingSide = "right"
+    rows: FlatRows,
+    indices: Indices,
+    *,
+    pad_id: int = 0,
+    padding_side: PaddingSide = "right",
+    widths: Indices | None = None,
 ) -> TextInputs:
     """Gather N rows into one rectangle, as wide as the longest of them.
 
@@ -116,6 +121,8 @@ def pad_rows(
         indices: (N,) int64, N >= 1.
         pad_id: Written where a row has no token.
         padding_side: Where the padding stands.
+        widths: Ascending; the rectangle is as wide as the first that holds the longest row. Wider
+            rows than the last stay as wide as they are.
 
     Returns:
         ``input_ids`` (N, L) int64 and ``attention_mask`` (N, L) int64, 1 for a token.
@@ -128,6 +135,8 @@ def pad_rows(
     starts = rows.offsets[indices]
     lengths = rows.offsets[indices + 1] - starts
     width = int(lengths.max())
+    if widths is not None:
+        width = max(width, int(widths[min(int(np.searchsorted(widths, width)), len(widths) - 1)]))
     places = np.arange(width)
     # each column's place inside its row; negative or past the end where there is padding
     shifted = places - (width - lengths)[:, None] if padding_side == "left" else places
@@ -147,6 +156,7 @@ class TextDataset:
         pad_id: Token written as padding.
         padding_side: Where it is written.
         describe: Names a row for a person.
+        widths: Lengths that batches may have, ascending; None: the longest text's own.
     """
 
     def __init__(
@@ -158,12 +168,14 @@ class TextDataset:
         pad_id: int,
         padding_side: PaddingSide,
         describe: Callable[[int], str],
+        widths: Indices | None = None,
     ) -> None:
         self.tokens, self.pad_id, self.padding_side = tokens, pad_id, padding_side
         # tensors: handed to workers without a copy
         self.rows = torch.from_numpy(rows)
         self.target: Tensor | None = None if target is None else torch.from_numpy(target)
         self._describe = describe
+        self.widths = widths
 
     @property
     def targets(self) -> Indices | None:
@@ -177,15 +189,23 @@ class TextDataset:
         """One text: ids (L,) and mask (L,) int64, and its class index () int64."""
         if not 0 <= index < len(self):
             raise IndexError(f"text {index} of {len(self)}")
-        batch = self.get_batch(np.array([index]), None)
+        batch = self._padded(np.array([index]), None)
         if isinstance(batch, Batch):
             return TextInputs(*(part[0] for part in batch.inputs)), batch.target[0]
         return TextInputs(*(part[0] for part in batch))
 
     def get_batch(self, indices: Indices, seeds: Any = None) -> Batch | TextInputs:
-        """N texts, as wide as the longest; nothing here is random."""
-        rows = self.rows.numpy()[indices]
-        inputs = pad_rows(self.tokens, rows, pad_id=self.pad_id, padding_side=self.padding_side)
+        """N texts, as wide as the longest or as ``widths`` say; nothing here is random."""
+        return self._padded(indices, self.widths)
+
+    def _padded(self, indices: Indices, widths: Indices | None) -> Batch | TextInputs:
+        inputs = pad_rows(
+            self.tokens,
+            self.rows.numpy()[indices],
+            pad_id=self.pad_id,
+            padding_side=self.padding_side,
+            widths=widths,
+        )
         if self.target is None:
             return inputs
         return Batch(inputs, self.target[torch.from_numpy(indices)])

@@ -1,0 +1,23 @@
+"""What a person looks at: findings, where the time goes, what a run was fed with, what breaks."""
+
+from .bisect import Bisection, bisect
+from .findings import Finding, Report
+from .inspect import inspect
+from .monitor import DataWaitMonitor
+from .record import DataRecord, describe_data
+from .safe import make_safe
+from .tune import Tuning, tune
+
+__all__ = [
+    "Bisection",
+    "DataRecord",
+    "DataWaitMonitor",
+    "Finding",
+    "Report",
+    "Tuning",
+    "bisect",
+    "describe_data",
+    "inspect",
+    "make_safe",
+    "tune",
+]

@@ -1,0 +1,122 @@
+"""The transforms: random evaluation, order of steps, strength, generators, pickling."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.seeding import kept_random_state, own_generators, seed_all
+from .findings import Finding
+from .looked import Looked, tensors
+
+TO_TENSOR = {"ToTensor", "ToImage", "PILToTensor", "ToImageTensor"}
+DRAWS = (
+    "Random",
+    "ColorJitter",
+    "AutoAugment",
+    "TrivialAugment",
+    "AugMix",
+    "ElasticTransform",
+    "Gaussian",
+)
+LOOKED_AT = 8
+
+
+def transform_findings(seen: Mapping[str, Looked]) -> Iterator[Finding]:
+    """Look at each split's transform, and fetch evaluation samples twice."""
+    for split, one in seen.items():
+        names = [type(step).__name__ for step in steps(one.transform())]
+        if names.count("Normalize") > 1:
+            said = f"the {split} transform normalises {names.count('Normalize')} times"
+            yield Finding("error", "normalize-twice", said, "keep one Normalize, as last step")
+        before = names[: names.index("Normalize")] if "Normalize" in names else []
+        if "Normalize" in names and TO_TENSOR & set(names) and not TO_TENSOR & set(before):
+            said = f"the {split} transform normalises before the picture is a tensor"
+            yield Finding("error", "normalize-first", said, "put ToTensor before Normalize")
+        if split != "train":
+            yield from _random(split, one, names)
+        if own_generators(one.transform()):
+            said = f"the {split} transform keeps a random generator of its own"
+            remedy = "workers get copies that draw the same: draw from torch's own functions"
+            yield Finding("warning", "own-generator", said, remedy)
+        yield from _pickles(split, one)
+    if "train" in seen and "val" in seen:
+        yield from _strong(seen["train"], seen["val"])
+
+
+def steps(transform: Any) -> list[Any]:
+    """The steps of a transform, those of nested ``Compose`` and ``Sequential`` too."""
+    if transform is None:
+        return []
+    inner = getattr(transform, "transforms", None)
+    if isinstance(transform, torch.nn.Sequential):
+        inner = list(transform)
+    if isinstance(inner, list | tuple):
+        return [step for part in inner for step in steps(part)]
+    return [transform]
+
+
+def _fetch(one: Looked, index: int, seed: int) -> list[Tensor]:
+    with kept_random_state():
+        seed_all(seed)
+        return [t.clone() for t in tensors(one.dataset[index])]
+
+
+def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
+    if not hasattr(one.dataset, "__getitem__"):
+        return
+    for index in range(min(LOOKED_AT, len(one))):
+        try:
+            first, second = _fetch(one, index, 1), _fetch(one, index, 2)
+        except Exception:  # said where the batch is made
+            return
+        same = len(first) == len(second) and all(
+            a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+            for a, b in zip(first, second, strict=True)
+        )
+        if not same:
+            guilty = [name for name in names if name.startswith(DRAWS)]
+            said = f"{one.describe(index)} differs when {split} fetches it twice"
+            said += f" ({', '.join(guilty)} draws at random)" if guilty else ""
+            yield Finding("error", "val-random", said, f"give {split} a fixed transform")
+            return
+
+
+def _pickles(split: str, one: Looked) -> Iterator[Finding]:
+    named = {"transform": one.transform()}
+    if one.loader is not None:
+        named["collate_fn"] = one.loader.collate_fn
+        named["worker_init_fn"] = one.loader.worker_init_fn
+    data = one.dataset
+    while hasattr(data, "dataset") and not hasattr(data, "parts"):
+        data = data.dataset
+    kept = getattr(data, "__dict__", {})
+    named |= {
+        name: value
+        for name, value in kept.items()
+        if callable(value) or hasattr(value, "read") or hasattr(value, "cursor")
+    }
+    for name, value in named.items():
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            said = f"{name} of {split} cannot be pickled ({type(error).__name__}: {error})"
+            remedy = "spawned workers need it: a function of a module in place of a lambda"
+            yield Finding("warning", "not-picklable", said, remedy)
+
+
+def _strong(train: Looked, val: Looked) -> Iterator[Finding]:
+    """Contrast that is left in augmented pictures, against evaluation's."""
+    if not isinstance(train.inputs, Tensor) or not isinstance(val.inputs, Tensor):
+        return
+    if train.inputs.ndim != 4 or not train.inputs.is_floating_point():
+        return
+    left = [float(batch.float().std(dim=(2, 3)).mean()) for batch in (train.inputs, val.inputs)]
+    if left[1] > 0 and left[0] < 0.35 * left[1]:
+        said = f"augmented pictures keep {left[0] / left[1]:.0%} of the contrast of val's"
+        remedy = "weaken the augmentation; look at dm.plot('train')"
+        yield Finding("warning", "augment-strong", said, remedy)

@@ -1,0 +1,56 @@
+"""Look at data before training: facts of each split, and findings with what to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if (here := str(Path(__file__).parent)) not in sys.path:
+    sys.path.append(here)  # tests read this file without running it
+
+from jsonargparse import ArgumentParser
+
+from command_line import DEFAULTS, add_objects, instantiate, new_parser, parse, spell_out
+from datamodules.insight import inspect
+from failures import Ranks, exit_code
+
+EPILOG = """
+examples:
+  python scripts/inspect_data.py --data ImageFolderDataModule --data.root photos --verify true
+  python scripts/inspect_data.py --data TabularDataModule --data.path t.csv --data.target y
+
+Exit codes: 0, 1 for data with an error (with --strict true a warning too), 2 for usage.
+"""
+
+
+class BadData(ValueError):
+    """The report holds an error."""
+
+
+def build_parser() -> ArgumentParser:
+    """Every option of an inspection."""
+    parser = new_parser(__doc__ or "", EPILOG)
+    group = parser.add_argument_group("Inspection")
+    group.add_argument("--verify", type=bool, default=False, help="decode every picture file")
+    group.add_argument("--strict", type=bool, default=False, help="a warning is an error")
+    add_objects(parser)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    return exit_code(look, sys.argv[1:] if arguments is None else arguments)
+
+
+def look(arguments: list[str], ranks: Ranks) -> None:
+    """Inspect and print."""
+    parser = build_parser()
+    config = parse(parser, spell_out(arguments, DEFAULTS))
+    report = inspect(instantiate(parser, config).data, verify=config.verify)
+    print(report)
+    if report.failed(strict=config.strict):
+        raise BadData(f"the data have faults: {report.counted()}; see the findings above")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
