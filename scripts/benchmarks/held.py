@@ -63,9 +63,7 @@ def cifar(options: argparse.Namespace) -> Result:
     pixels = torch.from_numpy(held.data).permute(0, 3, 1, 2).contiguous()
     pictures = stock.Pictures(held.data, held.targets)
     variants = [
-        Variant(
-            "stock", lambda: consume(stock.shuffled(stock.Pictures(held.data, held.targets), size))
-        ),
+        Variant("stock", lambda: consume(stock.shuffled(pictures, size))),
         Variant("plain", lambda: consume(data.train_dataloader())),
         Variant("crop a batch", lambda: consume(_whole_crops(pixels, size))),
     ]
