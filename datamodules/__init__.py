@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .core.class_plans import Pairs, PByK, Stratified
     from .core.plans import Balanced, Sampling, Views, Weighted
     from .dataset import DatasetDataModule
+    from .features import FeaturesDataModule
     from .image_folder import ImageFolderDataModule
     from .tabular import TabularDataModule
     from .text import TextDataModule
@@ -27,6 +28,7 @@ HOMES = {
     "DataModule": "core.base",
     "DatasetDataModule": "dataset",
     "FashionMNISTDataModule": "cifar10",
+    "FeaturesDataModule": "features",
     "ImageFolderDataModule": "image_folder",
     "LengthBuckets": "core.buckets",
     "PByK": "core.class_plans",
@@ -50,6 +52,7 @@ __all__ = [
     "DataModule",
     "DatasetDataModule",
     "FashionMNISTDataModule",
+    "FeaturesDataModule",
     "ImageFolderDataModule",
     "LengthBuckets",
     "PByK",

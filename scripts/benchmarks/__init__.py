@@ -6,6 +6,13 @@ A module holds ``add_options(parser)``, which may add its own, and ``measure(opt
 from __future__ import annotations
 
 WORKS = {  # name: module in this package and what it shows
+    "cifar": ("cifar", "small pictures in memory, crop and flip"),
+    "eval": ("evaluation", "evaluation pictures from JPEG files and packs"),
     "exactness": ("exactness", "samplers on one process and two, stock against this project"),
+    "images": ("images", "training pictures from JPEG files and packs, beside peers"),
+    "ingest": ("ingest", "a CSV read and fitted, a folder of files listed"),
     "plans": ("plans", "time and memory of planning an epoch of 10 million samples"),
+    "startup": ("startup", "from a fresh Python to the first batch"),
+    "tabular": ("tabular", "rows in memory, shuffled"),
+    "text": ("text", "token lists in memory, padded and in length buckets"),
 }

@@ -1,0 +1,120 @@
+"""Run a frozen net once over a datamodule's splits and keep its outputs.
+
+Training a head on them costs seconds. Train samples are taken as evaluation sees them, without
+augmentation. The features know the data, the transform and the weights they were made from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+if (here := str(Path(__file__).parent)) not in sys.path:
+    sys.path.append(here)
+# Before torch is loaded, see scripts/fit.py.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import lightning as L
+from jsonargparse import ArgumentParser
+from rich.console import Console
+from rich.progress import Progress
+from torch import nn
+
+from command_line import DEFAULTS, instantiate, new_parser, parse, spell_out
+from datamodules import DataModule
+from datamodules.core.feature_packs import read_features, write_features
+from failures import Ranks, exit_code
+from models import Classifier, Regressor
+from models.backbones import build_backbone, trained_backbone
+from names import BASES, UsageError, known_names
+from run_folder import WRITTEN_BY, read_checkpoint
+
+EPILOG = """
+examples:
+  python scripts/precompute_features.py --data ImageFolderDataModule --data.root photos \\
+      --net resnet18 --weights DEFAULT --out photos.features
+  python scripts/precompute_features.py --ckpt_path runs/x/checkpoints/best.ckpt --out x.features
+  python scripts/fit.py --data FeaturesDataModule --data.path photos.features \\
+      --model Classifier --model.net tabular_mlp --model.net_options '{"hidden": []}'
+
+Exit codes: 0, 1 for data, 2 for usage, 130 for Ctrl-C.
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """Every option."""
+    parser = new_parser(__doc__ or "", EPILOG)
+    group = parser.add_argument_group("Features")
+    group.add_argument("--out", type=str, help="folder of the features")
+    group.add_argument("--net", type=str, default="resnet18", help="a net by name")
+    group.add_argument("--weights", type=str | None, default=None, help="such as DEFAULT")
+    group.add_argument(
+        "--ckpt_path", type=str | None, default=None, help="take the net of this checkpoint"
+    )
+    group.add_argument("--batch_size", type=int, default=64, help="samples a step")
+    group.add_argument("--device", type=str, default="cpu", help="such as cpu or cuda")
+    group.add_argument("--seed", type=int, default=0, help="of a net without weights")
+    group.add_argument("--traceback", action="store_true", help="show errors in full")
+    parser.add_subclass_arguments(
+        BASES["data"],
+        "data",
+        default={"class_path": DEFAULTS["data"]},
+        metavar="NAME",
+        help=f"{', '.join(known_names('data'))}, or the import path of your own",
+    )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    return exit_code(precompute, sys.argv[1:] if arguments is None else arguments)
+
+
+def precompute(arguments: list[str], ranks: Ranks) -> None:
+    """Make the net, run it and say what was written."""
+    parser = build_parser()
+    config = parse(parser, spell_out(arguments, {"data": DEFAULTS["data"]}))
+    if config.out is None:
+        raise UsageError("pass --out, the folder of the features")
+    if config.batch_size < 1:
+        raise UsageError(f"--batch_size must be at least 1, got {config.batch_size}")
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    data = instantiate(parser, config).data
+    if not isinstance(data, DataModule):
+        raise UsageError(f"{type(data).__name__} is no datamodule of this project")
+    data.prepare_data()
+    data.setup()
+    net = find_net(config, data)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("features", total=None)
+        keys = write_features(
+            data,
+            net,
+            config.out,
+            batch_size=config.batch_size,
+            device=config.device,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    _, parts = read_features(config.out)
+    print(f"{'features':<14}{Path(config.out).absolute()}")
+    for split, (features, _) in parts.items():
+        print(f"{split:<14}{features.shape[0]:,} x {features.shape[1]:,}")
+    for name, digest in keys._asdict().items():
+        print(f"{name:<14}{digest}")
+
+
+def find_net(config: Any, data: DataModule) -> nn.Module:
+    """The net by name, or that of a checkpoint, without its last layer."""
+    if config.ckpt_path is None:
+        return build_backbone(config.net, input_sizes=data.input_sizes, weights=config.weights)
+    written = read_checkpoint(config.ckpt_path).get(WRITTEN_BY) or {}
+    name = str(written.get("model_class") or "").rpartition(".")[2]
+    cls: type[Classifier] | type[Regressor] = Regressor if name == "Regressor" else Classifier
+    model = cls.load_from_checkpoint(config.ckpt_path, map_location="cpu", weights_only=True)
+    return trained_backbone(model)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from script_runs import SCRIPTS  # noqa: F401
+
+import bench  # isort: skip - on the path by script_runs
+from benchmarks.rounds import Variant, compare, consume
+
+KEYS = {
+    *("work", "variant", "workers", "samples_per_cpu_second", "samples_per_second"),
+    *("ratio_cpu", "ratio_wall", "spread", "limit_share"),
+}
+SMALL = {
+    "images": ["--samples", "12", "--batch-size", "4", "--workers", "0"],
+    "eval": ["--samples", "12", "--batch-size", "4", "--workers", "0"],
+    "cifar": ["--samples", "200", "--batch-size", "50"],
+    "tabular": ["--samples", "500", "--batch-size", "64"],
+    "text": ["--samples", "200", "--batch-size", "16"],
+    "ingest": ["--rows", "500", "--files", "50"],
+    "startup": ["--samples", "16"],
+}
+
+
+@pytest.mark.parametrize("work", SMALL)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peers, where they are installed
+def test_a_work_gives_the_agreed_rows(work, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    out = tmp_path / "rows.json"
+    bench.main([work, *SMALL[work], "--rounds", "1", "--json", str(out)])
+    rows = json.loads(out.read_text())
+    assert all(set(row) == KEYS for row in rows)
+    assert {"stock", "plain"} <= {row["variant"] for row in rows}
+    for row in rows:
+        absent = row["variant"].endswith("(not installed)")
+        assert absent == (row["samples_per_second"] is None)
+        assert absent or row["ratio_cpu"] > 0
+    assert "NOT the same" not in capsys.readouterr().out
+
+
+def test_rounds_are_interleaved_and_compared_with_the_first():
+    calls = []
+
+    def run(name):
+        calls.append(name)
+        return 10
+
+    variants = [Variant("a", lambda: run("a")), Variant("b", lambda: run("b")), Variant("c", None)]
+    rows = compare("x", variants, rounds=2, limit=Variant("limit", lambda: run("limit")))
+    assert calls == ["a", "b", "limit"] * 3
+    assert rows[0]["ratio_cpu"] == rows[0]["ratio_wall"] == 1
+    assert rows[3]["limit_share"] == 1
+    assert rows[2]["variant"] == "c (not installed)"
+    assert rows[2]["ratio_cpu"] is None
+
+
+def test_samples_are_counted_by_the_target():
+    assert consume([("x", [1, 2]), ("y", [3])]) == 3
