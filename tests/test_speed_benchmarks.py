@@ -6,6 +6,7 @@ import pytest
 from script_runs import SCRIPTS  # noqa: F401
 
 import bench  # isort: skip - on the path by script_runs
+import benchmarks.rounds
 from benchmarks.rounds import Variant, compare, consume
 
 KEYS = {
@@ -39,7 +40,8 @@ def test_a_work_gives_the_agreed_rows(work, tmp_path, capsys, monkeypatch):
     assert "NOT the same" not in capsys.readouterr().out
 
 
-def test_rounds_are_interleaved_and_compared_with_the_first():
+def test_rounds_are_interleaved_and_compared_with_the_first(monkeypatch):
+    monkeypatch.setattr(benchmarks.rounds, "LEAST_SECONDS", 0)
     calls = []
 
     def run(name):
@@ -57,3 +59,8 @@ def test_rounds_are_interleaved_and_compared_with_the_first():
 
 def test_samples_are_counted_by_the_target():
     assert consume([("x", [1, 2]), ("y", [3])]) == 3
+
+
+def test_a_way_that_gives_nothing_is_refused():
+    with pytest.raises(RuntimeError, match="empty gave no batch"):
+        compare("x", [Variant("empty", lambda: 0)], rounds=1)

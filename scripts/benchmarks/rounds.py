@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
+import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
+
+LEAST_SECONDS = 0.3  # shorter work is repeated within a round
 
 
 class Variant(NamedTuple):
@@ -35,11 +38,12 @@ def consume(batches: Iterable[Any], count: Callable[[Any], int] | None = None) -
 
     Workers are joined on the way, so that their CPU time is counted.
     """
-    samples = 0
+    samples, batch = 0, None
     for batch in batches:
         samples += len(batch[-1]) if count is None else count(batch)
-    del batches
-    gc.collect()
+    del batches, batch
+    if multiprocessing.active_children():  # of a loader in a cycle: 0.2 s that others do not pay
+        gc.collect()
     return samples
 
 
@@ -66,6 +70,9 @@ def compare(
         A row a variant: medians, the ratio to the first, ``spread`` ((most - least) / median of
         the CPU figures) and ``limit_share``, the part of the limit's speed that is reached. CPU
         time is that of the process and its children, on one thread.
+
+    Raises:
+        RuntimeError: If a variant gives nothing.
     """
     torch.set_num_threads(1)
     every = [*variants, *([limit] if limit is not None else [])]
@@ -76,7 +83,14 @@ def compare(
                 continue
             cpu, wall = _cpu_seconds(), time.perf_counter()
             samples = variant.run()
+            while number and samples and time.perf_counter() - wall < LEAST_SECONDS:
+                samples += variant.run()
             cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
+            if not samples:
+                raise RuntimeError(
+                    f"{variant.name} gave no batch, perhaps it drops the last one; take more "
+                    "samples than a batch has"
+                )
             if number:
                 figures[variant.name].append((samples / max(cpu, 1e-9), samples / wall))
     rows = [_row(work, v, figures[v.name], workers) for v in every]
@@ -111,5 +125,10 @@ def _row(
 
 
 def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    """CPU time of this process and of its children that have ended."""
+    if sys.platform == "win32":  # which does not count children
+        return time.process_time()
+    from resource import RUSAGE_CHILDREN, getrusage
+
+    children = getrusage(RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
