@@ -301,10 +301,7 @@ def make_plain_loader(
 def _check_threads(keyed: KeyedDataset, split: str) -> None:
     why = keyed.unfit_for_threads()
     if why is not None:
-        raise ValueError(
-            f'worker_type="thread" cannot serve {split}: {why}; use worker_type="process", or '
-            "torchvision's own transforms"
-        )
+        raise ValueError(f'worker_type="thread" cannot serve {split}: {why}; leave worker_type out')
 
 
 def _starts_afresh() -> bool:
