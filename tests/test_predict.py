@@ -232,7 +232,7 @@ def test_texts_are_predicted(run):
 
 def test_several_labels_are_joined(tmp_path):
     writer = predictions.PredictionTable(tmp_path / "t.csv", task="multilabel", classes="abc")
-    answers = writer._answers({"values": np.array([[0.9, 0.2, 0.75], [0.1, 0.2, 0.3]], "float32")})
+    answers = writer.answers({"values": np.array([[0.9, 0.2, 0.75], [0.1, 0.2, 0.3]], "float32")})
     assert answers == {"classes": ["a|c", ""], "probabilities": ["0.9|0.75", ""]}
 
 
@@ -240,7 +240,7 @@ def test_several_targets_have_a_column_each(tmp_path):
     writer = predictions.PredictionTable(
         tmp_path / "t.csv", task="regression", targets=["height", "weight"]
     )
-    answers = writer._answers({"values": np.array([[1.5, 2], [3, 4]], "float32")})
+    answers = writer.answers({"values": np.array([[1.5, 2], [3, 4]], "float32")})
     assert list(answers) == ["prediction_height", "prediction_weight"]
     assert answers["prediction_weight"].tolist() == [2, 4]
 
