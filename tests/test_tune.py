@@ -87,7 +87,7 @@ def test_the_largest_batch_is_the_last_before_memory_ends():
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is Linux's")
-def test_the_script_on_one_core_tries_no_more_than_one_worker_and_leaves_no_child(tmp_path):
+def test_h03_the_script_on_one_core_tries_no_more_than_one_worker_and_leaves_no_child(tmp_path):
     root = write_pictures(tmp_path / "p", each=22)
     program = tmp_path / "one_core.py"
     program.write_text(

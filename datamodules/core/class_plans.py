@@ -133,6 +133,7 @@ class Stratified(Sampling):
         """Plan for one train split."""
         groups = by_class(need_labels(facts, "stratified batches"))
         sizes = np.array([len(group) for group in groups])
+        starts = np.cumsum(sizes) - sizes
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
             frame = cut_steps(
@@ -140,7 +141,9 @@ class Stratified(Sampling):
             )
             # repeats that make the ranks even come behind, from the whole
             whole = min(facts.n, len(frame.indices))
-            pools = [g[torch.randperm(len(g), generator=generator).numpy()] for g in groups]
+            pool = np.concatenate(
+                [g[torch.randperm(len(g), generator=generator).numpy()] for g in groups]
+            )
             taken = np.zeros(len(groups), np.int64)
             parts: list[Indices] = []
             for b in range(len(frame)):
@@ -150,14 +153,15 @@ class Stratified(Sampling):
                     break
                 exact = sizes * (end / facts.n) - taken
                 quota = np.clip(np.floor(exact), 0, sizes - taken).astype(np.int64)
-                for c in np.argsort(-(exact - quota), kind="stable"):
-                    if quota.sum() >= count:
-                        break
-                    quota[c] += taken[c] + quota[c] < sizes[c]
+                order = np.argsort(-(exact - quota), kind="stable")
+                order = order[(taken + quota < sizes)[order]]
+                quota[order[: max(0, count - int(quota.sum()))]] += 1
                 while quota.sum() > count:
                     quota[np.argmax(quota - exact)] -= 1
-                part = [pools[c][taken[c] : taken[c] + q] for c, q in enumerate(quota) if q]
-                rows = np.concatenate(part)
+                # the next quota[c] of each class, which lie side by side in the pool
+                before = np.cumsum(quota) - quota
+                places = np.repeat(starts + taken - before, quota) + np.arange(quota.sum())
+                rows = pool[places]
                 parts.append(rows[torch.randperm(len(rows), generator=generator).numpy()])
                 taken += quota
             if not parts:
