@@ -242,3 +242,43 @@ def test_a_fold_and_a_limit_are_part_of_the_fingerprint(tmp_path):
         dm.setup()
         prints.add(dm.split_fingerprint())
     assert len(prints) == 3
+
+
+def drawn_options(draws, n):
+    """Options of a random kind that may or may not be possible for ``n`` samples."""
+    options, kind = {}, draws.integers(4)
+    if kind == 0:
+        options["group"] = [f"g{g}" for g in draws.integers(0, max(1, n // 3), n)]
+    elif kind == 1:
+        return {"time": draws.integers(0, 20, n)}
+    if draws.integers(2):
+        options |= {"folds": int(draws.integers(2, 5)), "repeat": int(draws.integers(3))}
+        options["fold"] = int(draws.integers(options["folds"]))
+    return options
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of classes and shares that are too small
+def test_whatever_the_options_each_sample_is_on_one_side(seed):
+    draws, possible = np.random.default_rng(seed), 0
+    for _ in range(60):
+        n = int(draws.integers(0, 60))
+        labels = draws.integers(0, 5, n) if draws.integers(2) else None
+        options = drawn_options(draws, n)
+        val, test = (draws.choice([0, 3, 0.2, 0.5]).item() for _ in range(2))
+        shares = {"val": 0 if "folds" in options else val, "test": test}
+        shares = {k: int(v) if v in (0, 3) else v for k, v in shares.items()}
+        try:
+            parts = parts_of(Uncut(n, labels), seed=seed, **shares, **options)
+        except ValueError as error:
+            assert any(word in str(error) for word in ("folds", "parts", "ask for", "time"))
+            continue
+        possible += 1
+        assert whole(parts, n)
+        assert all(rows.dtype == np.int64 and (np.diff(rows) > 0).all() for rows in parts.values())
+        if "group" in options:
+            groups = [{options["group"][row] for row in rows} for rows in parts.values()]
+            assert sum(map(len, groups)) == len(set.union(*groups))
+        again = parts_of(Uncut(n, labels), seed=seed, **shares, **options)
+        assert all((parts[part] == again[part]).all() for part in parts)
+    assert possible > 25

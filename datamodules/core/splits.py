@@ -51,7 +51,7 @@ def split_indices(
     """
     counts = counts_of(n, val=val, test=test)
     generator = torch.Generator().manual_seed(seed)
-    if labels is None:
+    if labels is None or not n:
         order = torch.randperm(n, generator=generator).numpy()
         ends = np.cumsum([counts["test"], counts["val"]])
         parts = dict(zip(("test", "val", "train"), np.split(order, ends), strict=True))
