@@ -12,13 +12,12 @@ import numpy.typing as npt
 import torch
 
 from .folds import fold_numbers
-from .index_files import by_files
+from .index_files import PARTS, by_files
 from .settings import check_name, given_again
 from .split_groups import allot_groups, group_codes, missing_rows
 from .splits import counts_of, split_indices
 
 Indices = npt.NDArray[np.int64]
-PARTS = ("train", "val", "test")
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
