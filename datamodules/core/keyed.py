@@ -11,8 +11,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from .batch import RowBatch
 from .collate import StackError
-from .draws import active_stream, drawn_elsewhere
-from .pictures import PictureDataset
+from .draws import active_stream
 from .samplers import Keys
 from .seeding import Indices, Seeds, kept_random_state, own_generators, seed_all, seed_own
 from .skipped import BadFile, PartBatch, no_rows, unreadable
@@ -85,11 +84,11 @@ class KeyedDataset(Dataset[Any]):
         """
         if hasattr(self.dataset, "get_batch"):
             return "the data are in memory and take no workers"
-        if not isinstance(self.dataset, PictureDataset):
+        if not hasattr(self.dataset, "drawn_elsewhere"):
             return f"{type(self.dataset).__name__} is not known to be safe in threads"
         if not getattr(self.collate_fn, "__module__", "").startswith(__package__):
             return f"nothing is known of the collate_fn {self.collate_fn!r}"
-        step = drawn_elsewhere(self.dataset.transform.transform)
+        step = self.dataset.drawn_elsewhere()
         return None if step is None else f"nothing is known of the draws of {step}"
 
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:

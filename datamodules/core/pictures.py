@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from .batch import Batch
 from .decode import decode_image, decode_pixels
+from .draws import drawn_elsewhere
 from .files import PathList, check_folder, contents, list_images, report_skipped
 from .seeding import Seeds, below
 from .transforms import PictureTransform
@@ -74,6 +75,10 @@ class PictureDataset(Dataset[Any]):
         # picture included, 2 cores, n = 9 rounds of 24 files)
         pixels = decode_pixels(source, mode=self.mode, name=name)
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
+
+    def drawn_elsewhere(self) -> str | None:
+        """The step that keeps the pictures from worker threads, or None."""
+        return drawn_elsewhere(self.transform.transform)
 
     def blank(self) -> Any:
         """A sample of the shape that the transform makes, of an empty picture."""
