@@ -133,17 +133,16 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
     parser = build_parser()
     config = parse(parser, spell_out(arguments, DEFAULTS))
     check(config)
-    L.seed_everything(config.seed, workers=True, verbose=False)
-    objects = instantiate(parser, config)
+    objects = made(parser, config, speaks=ranks.is_first)
     data, model = objects.data, objects.model
-    if config.safe:
-        set_safe(data, speaks=ranks.is_first)
+    if config.folds is not None:
+        check_source(data)
     # the other processes learn the folder from the first, by the checkpoint callbacks
     name = short_name(config.data.class_path)
     folder = claim_folder(Path(config.runs_dir), name) if ranks.is_first else Path(name)
     settings = parser.dump(config, skip_unset=False)
     if config.folds is not None:
-        fit_folds(parser, config, folder, settings, ranks)
+        fit_folds(parser, config, objects, folder, settings, ranks)
         if ranks.is_first:
             print(f"{'time':<18}{time.perf_counter() - began:.0f} s")
         return
@@ -168,20 +167,33 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
             record.discard()
 
 
+def made(parser: ArgumentParser, config: Namespace, *, speaks: bool) -> Any:
+    """The seeded objects of a command line, with safe settings where asked for."""
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    objects = instantiate(parser, config)
+    if config.safe:
+        set_safe(objects.data, speaks=speaks)
+    return objects
+
+
 def fit_folds(
-    parser: ArgumentParser, config: Namespace, folder: Path, settings: str, ranks: Ranks
+    parser: ArgumentParser,
+    config: Namespace,
+    objects: Any,
+    folder: Path,
+    settings: str,
+    ranks: Ranks,
 ) -> None:
     """A fit a fold from the same start, each judged on the rows it never saw.
 
-    The weights after the last epoch are judged: choosing a checkpoint by the rows that judge it
-    would flatter it.
+    The first takes ``objects``, the others make their own. The weights after the last epoch are
+    judged: choosing a checkpoint by the rows that judge it would flatter it.
     """
     metrics: dict[str, dict[str, float]] = {}
     for name, options in fold_places(config.folds, config.repeats):
-        L.seed_everything(config.seed, workers=True, verbose=False)
-        objects = instantiate(parser, config)
+        if metrics:
+            objects = made(parser, config, speaks=False)
         data, model = objects.data, objects.model
-        check_source(data)
         data.part_as(options)
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -189,7 +201,9 @@ def fit_folds(
         held_out = HeldOut(place / OUT_OF_FOLD)
         try:
             last = LastCheckpoint(place / "checkpoints")
-            trainer = make_trainer(flags_of(objects, config, [record, last], place))
+            trainer = make_trainer(
+                flags_of(objects, config, [record, DataRecord(place), last], place)
+            )
             ranks.watch(trainer)
             trainer.fit(model, datamodule=data)
             trainer.callbacks.append(held_out)  # type: ignore[attr-defined]

@@ -244,7 +244,7 @@ class DataModule(Source, L.LightningDataModule):
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
     def part_as(self, split_options: dict[str, Any]) -> None:
-        """Replace ``split_options`` before the data are read, as one fit a fold needs it.
+        """Add to ``split_options`` before the data are read, as one fit a fold needs it.
 
         Raises:
             ValueError: If they cannot be.
@@ -252,9 +252,9 @@ class DataModule(Source, L.LightningDataModule):
         """
         if self._is_read:
             raise RuntimeError("the samples are parted already; make a new datamodule")
-        SplitOptions.of(split_options)
-        self.hparams["split_options"] = plain(split_options)
-        self._split_options = {**(self._split_options or {}), **split_options}
+        joined = {**(self._split_options or {}), **split_options}
+        SplitOptions.of(joined)
+        self._split_options, self.hparams["split_options"] = joined, plain(joined)
 
     def preview(self, split: Split = "train") -> Any:
         """One finished batch, made without workers; touches no accelerator and no Trainer."""
