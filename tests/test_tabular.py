@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pickle
+import time
 import warnings
 from pathlib import Path
 
@@ -418,7 +419,10 @@ def test_h19_a_parquet_reader_leaves_no_handle_open(tmp_path, context):
     dm._train_loader = None
     gc.collect()
     if context == "fork":  # spawn keeps its resource tracker's pipe
-        assert len(descriptors()) == len(before)
+        end = time.monotonic() + 60
+        while len(descriptors()) > len(before) and time.monotonic() < end:
+            time.sleep(0.1)  # a queue's own thread closes its pipe when it gets to it
+        assert len(descriptors()) <= len(before)
 
 
 def descriptors():
