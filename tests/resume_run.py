@@ -114,6 +114,7 @@ def run(settings: dict[str, Any], folder: Path, out: Path, ckpt: str | None = No
         callbacks.append(Stop(s["stop"], s["how"], folder / "stop.ckpt"))
     trainer = quiet_trainer(
         s["devices"],
+        enable_checkpointing=True,
         **{"max_epochs": 3, **s["flags"], **(s.get("more", {}) if ckpt else {})},
         callbacks=callbacks,
         default_root_dir=folder,
