@@ -342,6 +342,7 @@ class DataModule(Source, L.LightningDataModule):
             seed=self.hparams["seed"],
             uneven=self.hparams["uneven"] if train else "keep",
             seeded=split != "predict",
+            draws=getattr(data, "draws", True),
             **self._ranks(),
         )
         if train and not len(sampler):

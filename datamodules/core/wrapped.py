@@ -45,7 +45,7 @@ class Parts:
 
     def __call__(self, sample: Any, kept: Callable[..., Any] | None = None) -> Any:
         """``(input, target)``, or the input alone; ``kept(load, item)`` stands in for ``load``."""
-        item, target = self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
+        item, target = self.apart(sample)
         if self.load is not None:
             item = self.load(item) if kept is None else kept(self.load, item)
         item = item if self.transform is None else self.transform(item)
@@ -53,6 +53,10 @@ class Parts:
         if not self.with_target or target is NOTHING:
             return item
         return item, target if self.encode is None else self.encode(target)
+
+    def apart(self, sample: Any) -> tuple[Any, Any]:
+        """Input and target of a sample as they are; the target is ``NOTHING`` without one."""
+        return self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
 
     def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
         key = self.target_key or next((k for k in TARGET_KEYS if k in sample), None)
