@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from .core.base import SPLITS, DataModule, Split
+from .core.cached_pictures import CachedPictures, warn_of_room
 from .core.classes import ClassMap, given_classes
 from .core.files import (
     PathList,
@@ -27,6 +28,7 @@ from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.packs import PackedPictures, PicturePack
 from .core.pictures import PictureDataset, predict_sources
+from .core.ram_cache import check_cache
 from .core.settings import check_name, given_again, plain
 from .core.skipped import SkippedFiles
 from .core.split_groups import check_apart
@@ -72,6 +74,11 @@ class ImageFolderDataModule(DataModule):
         std: As ``mean``.
         pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
             a slice pack the same pixels. Refused where a file is not in it or changed since.
+        cache: ``"ram"`` keeps each decoded picture of train, val and test from its first use on,
+            once for all workers, before any random step: the same pixels. Files that change during
+            a run are not read again. ``print(dm)`` says what is kept.
+        cache_bytes: The most that it takes; None: half of the free memory. Pictures beyond it are
+            decoded each time, and a warning says so.
         flip: Whether the train preset flips left and right; not for digits or text.
         train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
@@ -106,6 +113,8 @@ class ImageFolderDataModule(DataModule):
         std: list[float] | None = None,
         flip: bool = True,
         pack: str | Path | None = None,
+        cache: Literal["ram"] | None = None,
+        cache_bytes: int | None = None,
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
@@ -122,6 +131,7 @@ class ImageFolderDataModule(DataModule):
         if unknown_classes not in ("raise", "drop"):
             raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
         check_name(on_error, ("raise", "skip"), "on_error")
+        check_cache(cache, cache_bytes)
         if max_errors < 0:
             raise ValueError(f"max_errors must be at least 0, got {max_errors}")
         if image_size < 1:
@@ -153,6 +163,8 @@ class ImageFolderDataModule(DataModule):
         self._paths: dict[str, PathList] = {}
         self._pack: PicturePack | None = None
         self._pack_rows: dict[str, np.ndarray[Any, Any]] = {}
+        self._in_ram: dict[str, CachedPictures] = {}
+        self._room_said = False
 
     @property
     def train_transform(self) -> Callable[[Any], Any]:
@@ -325,7 +337,19 @@ class ImageFolderDataModule(DataModule):
         sources: Any = paths
         if self._pack is not None:
             sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
+        sources = self._cached(sources, split, rows)
         return PictureDataset(sources, torch.from_numpy(targets), transform, mode=mode)
+
+    def _cached(self, sources: Any, split: Split, rows: np.ndarray[Any, Any]) -> Any:
+        cache = self._make_ram_cache()
+        if cache is None:
+            return sources
+        cache.add_part(split, len(self._paths[split]))
+        cached = CachedPictures(sources, cache, split, rows, mode=self.hparams["mode"])
+        self._in_ram[split] = cached
+        if not self._room_said:
+            self._room_said = warn_of_room(list(self._in_ram.values()), cache.limit)
+        return cached
 
     def mix(self) -> Mix | None:
         """MixUp or CutMix of train batches, where asked for."""

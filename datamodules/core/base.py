@@ -20,6 +20,7 @@ from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
 from .plans import GlobalBatches, Sampling
+from .ram_cache import RamCache
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
@@ -149,6 +150,7 @@ class DataModule(Source, L.LightningDataModule):
         self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
         self._auto: dict[str, AutoWorkers] = {}
+        self._ram_cache: RamCache | None = None
 
     # --- Lightning's hooks -------------------------------------------------------------------
 
@@ -282,7 +284,8 @@ class DataModule(Source, L.LightningDataModule):
             if data is not None
         )
         size = self.hparams["batch_size"]
-        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size})"
+        kept = "" if self._ram_cache is None else f"; keeps {self._ram_cache}"
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{kept})"
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -398,6 +401,12 @@ class DataModule(Source, L.LightningDataModule):
             return {}
         assert self.trainer is not None
         return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
+
+    def _make_ram_cache(self) -> RamCache | None:
+        """The one cache of all splits, where it was asked for."""
+        if self.hparams["cache"] is not None and self._ram_cache is None:
+            self._ram_cache = RamCache(self.hparams["cache_bytes"], ranks=self._ranks_here())
+        return self._ram_cache
 
     def _ranks_here(self) -> int:
         """Processes of the Trainer's run on this machine."""
