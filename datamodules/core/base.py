@@ -285,7 +285,8 @@ class DataModule(Source, L.LightningDataModule):
         )
         size = self.hparams["batch_size"]
         kept = "" if self._ram_cache is None else f"; keeps {self._ram_cache}"
-        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{kept})"
+        changed = "; draft=True changes pixels" if self.hparams.get("draft") else ""
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{changed}{kept})"
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -381,7 +382,7 @@ class DataModule(Source, L.LightningDataModule):
             "train_transform": getattr(self, "train_transform", own),
             "load": getattr(self, "_load", None),
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
-            **{name: self.hparams.get(name) for name in ("mixup", "cutmix")},
+            **{name: self.hparams.get(name) for name in ("mixup", "cutmix", "draft")},
         }
 
     def _remedy(self, split: Split) -> str:

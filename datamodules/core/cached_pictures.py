@@ -63,7 +63,7 @@ class CachedPictures(Sequence[Any]):
         found = []
         for index in np.linspace(0, len(self) - 1, min(LOOKED_AT, len(self))).astype(int).tolist():
             try:
-                width, height = image_size(self.sources[index], name=self.names[index])
+                height, width = image_size(self.sources[index], name=self.names[index])
             except (OSError, ValueError):  # said when it is read
                 continue
             found.append(HEAD.size + width * height * channels)
