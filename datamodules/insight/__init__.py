@@ -1,7 +1,9 @@
 """What a person looks at: findings, where the time goes, what a run was fed with, what breaks."""
 
 from .bisect import Bisection, bisect
+from .figures import plot
 from .findings import Finding, Report
+from .hardest import Hardest, hardest
 from .inspect import inspect
 from .monitor import DataWaitMonitor
 from .record import DataRecord, describe_data
@@ -13,11 +15,14 @@ __all__ = [
     "DataRecord",
     "DataWaitMonitor",
     "Finding",
+    "Hardest",
     "Report",
     "Tuning",
     "bisect",
     "describe_data",
+    "hardest",
     "inspect",
     "make_safe",
+    "plot",
     "tune",
 ]

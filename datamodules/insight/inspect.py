@@ -8,15 +8,19 @@ import lightning as L
 
 from ..core.seeding import kept_random_state
 from .batch_findings import batch_findings, said
+from .figures import drawings
 from .file_findings import file_findings
 from .findings import LEVELS, Report
 from .looked import Looked, look, tensors
+from .overview import sheets
 from .split_findings import split_findings
 from .target_findings import target_findings
 from .transform_findings import steps, transform_findings
 
 
-def inspect(dm: L.LightningDataModule, *, verify: bool = False, module: Any = None) -> Report:
+def inspect(
+    dm: L.LightningDataModule, *, verify: bool = False, module: Any = None, figures: bool = False
+) -> Report:
     """Look at the data of any datamodule; trains nothing and starts no worker.
 
     Contents are compared for all rows, texts and pixels in memory, for the first 4,000 picture
@@ -26,15 +30,16 @@ def inspect(dm: L.LightningDataModule, *, verify: bool = False, module: Any = No
         dm: Ours or any other LightningDataModule.
         verify: Decode every picture file.
         module: The model; its ``num_classes`` is held against the labels.
+        figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
 
     Returns:
         :class:`Report`; ``report.failed(strict=False)`` tells whether there are errors.
     """
     with kept_random_state():
-        return _inspected(dm, verify=verify, module=module)
+        return _inspected(dm, verify=verify, module=module, figures=figures)
 
 
-def _inspected(dm: L.LightningDataModule, *, verify: bool, module: Any) -> Report:
+def _inspected(dm: L.LightningDataModule, *, verify: bool, module: Any, figures: bool) -> Report:
     report = Report(type(dm).__name__)
     seen, report.findings = look(dm)
     classes = _given(dm, "classes")
@@ -54,7 +59,12 @@ def _inspected(dm: L.LightningDataModule, *, verify: bool, module: Any) -> Repor
         facts["Files"] = []
         found += file_findings(seen, facts["Files"])
     found.sort(key=lambda finding: LEVELS.index(finding.level))
-    report.sections = facts
+    report.sections, report.sheets = facts, sheets(dm, seen)
+    if figures:
+        failed: list[str] = []
+        report.drawings = drawings(dm, seen, failed)
+        if failed:
+            facts["Figures"] = failed
     return report
 
 
