@@ -11,7 +11,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 from jsonargparse import ArgumentParser
 
 from command_line import DEFAULTS, add_objects, instantiate, new_parser, parse, spell_out
-from datamodules.insight import inspect
+from datamodules.insight import inspect, print_report
 from failures import Ranks, exit_code
 
 EPILOG = """
@@ -32,7 +32,12 @@ def build_parser() -> ArgumentParser:
     """Every option of an inspection."""
     parser = new_parser(__doc__ or "", EPILOG)
     group = parser.add_argument_group("Inspection")
-    group.add_argument("--verify", type=bool, default=False, help="decode every picture file")
+    group.add_argument(
+        "--verify",
+        type=bool,
+        default=False,
+        help="decode every picture file and name what is wrong with any",
+    )
     group.add_argument(
         "--report",
         type=str | None,
@@ -54,11 +59,17 @@ def look(arguments: list[str], ranks: Ranks) -> None:
     parser = build_parser()
     config = parse(parser, spell_out(arguments, DEFAULTS))
     data = instantiate(parser, config).data
-    report = inspect(data, verify=config.verify, figures=config.report is not None)
-    print(report)
+    report = inspect(
+        data,
+        verify=config.verify,
+        strict=config.strict,
+        figures=config.report is not None,
+        progress=True,
+    )
+    print_report(report)
     if config.report is not None:
         print(f"\nreport  {report.save(config.report)[0]}")
-    if report.failed(strict=config.strict):
+    if report.failed():
         raise BadData(f"the data have faults: {report.counted()}; see the findings above")
 
 

@@ -2,10 +2,11 @@
 
 from .bisect import Bisection, bisect
 from .figures import plot
-from .findings import Finding, Report
+from .findings import Finding, Report, SampleStep
 from .hardest import Hardest, hardest
 from .inspect import inspect
 from .monitor import DataWaitMonitor
+from .printed import print_report
 from .record import DataRecord, describe_data
 from .safe import make_safe
 from .tune import Tuning, tune
@@ -17,6 +18,7 @@ __all__ = [
     "Finding",
     "Hardest",
     "Report",
+    "SampleStep",
     "Tuning",
     "bisect",
     "describe_data",
@@ -24,5 +26,6 @@ __all__ = [
     "inspect",
     "make_safe",
     "plot",
+    "print_report",
     "tune",
 ]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import lightning as L
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
 from ..core.base import DataModule
 from ..core.samplers import Keys
@@ -121,7 +124,7 @@ class Hardest:
 
 
 def hardest(
-    module: Any, dm: DataModule, split: str = "val", *, k: int = 16, most: int = 10_000
+    module: Any, dm: L.LightningDataModule, split: str = "val", *, k: int = 16, most: int = 10_000
 ) -> Hardest:
     """Ask a model for its answers to a split, and find those that are most wrong.
 
@@ -131,57 +134,77 @@ def hardest(
     Args:
         module: Whose call gives logits or probabilities (N, K), or values (N,) or (N, T) on the
             scale of the targets.
-        dm: Whose data they are.
+        dm: Any datamodule.
         split: ``"val"``, ``"test"`` or ``"train"``, which is drawn and augmented.
         k: Samples that are shown.
         most: Samples that are evaluated, the first ones.
 
     Raises:
-        ValueError: If the split has no samples, or an answer does not fit its target.
+        ValueError: If the split has no samples, its samples cannot be told apart, or an answer
+            does not fit its target.
     """
     check_name(split, ("val", "test", "train"), "split")
     if k < 1 or most < 1:
         raise ValueError(f"k and most must be at least 1, got k={k}, most={most}")
-    dm.prepare_data()
-    loader = getattr(dm, f"{split}_dataloader")()
-    if getattr(loader, "batch_sampler", None) is None:
-        raise ValueError(f"{split} is a stream, or there is none; name a split of known samples")
-    marks = Marks(dm, split, k=k)
+    one, loader = _opened(dm, split)
+    marks = Marks(dm, one, loader, k=k)
     device = next((weight.device for weight in module.parameters()), torch.device("cpu"))
     trained = module.training
     module.eval()
     try:
         with torch.no_grad(), kept_random_state():
-            for rows, batch in zip(planned_rows(loader), loader, strict=False):
+            for batch in loader:
+                inputs, target = dm.transfer_batch_to_device(batch, device, 0)
+                marks.take(module(inputs), target)
                 if marks.seen * marks.ranks >= most:
                     break
-                inputs, target = dm.transfer_batch_to_device(batch, device, 0)
-                marks.take(module(inputs), target, rows)
     finally:
         module.train(trained)
     return marks.hardest()
 
 
-def planned_rows(loader: Any) -> Iterator[Rows]:
-    """Positions in the dataset of each batch's samples, without making one."""
-    for keys in loader.batch_sampler:
-        yield np.asarray(keys.indices if isinstance(keys, Keys) else keys, np.int64)
+def _opened(dm: Any, split: Any) -> tuple[Looked, Any]:
+    if isinstance(dm, DataModule):
+        dm.prepare_data()
+        return Looked(split, dm._dataset(split), None, None), getattr(dm, f"{split}_dataloader")()
+    dm.prepare_data()
+    dm.setup("test" if split == "test" else "fit")
+    loader = getattr(dm, f"{split}_dataloader")()
+    loader = loader[0] if isinstance(loader, list | tuple) and loader else loader
+    return Looked(split, getattr(loader, "dataset", None), loader, None), loader
+
+
+def planned_rows(loader: Any, split: str) -> list[Rows]:
+    """Positions in the dataset of each batch's samples, without making one.
+
+    Raises:
+        ValueError: If the loader is none of known samples, or draws their order as it goes.
+    """
+    batches = getattr(loader, "batch_sampler", None)
+    if batches is None:
+        raise ValueError(f"{split} is a stream, or there is none; name a split of known samples")
+    sampler = loader.sampler
+    if not isinstance(sampler, DistributedSampler | SequentialSampler):
+        raise ValueError(
+            f"{split} comes in the order of a {type(sampler).__name__}, so its samples cannot be "
+            "named; pass shuffle=False"
+        )
+    return [np.asarray(k.indices if isinstance(k, Keys) else k, np.int64) for k in batches]
 
 
 class Answered(NamedTuple):
     """What one rank keeps of the answers.
 
     Attributes:
+        rows: (M,) positions of the samples, by batch.
+        pairs: (M, 2) class and answer, by batch; with several labels 0, and 1 for a wrong answer;
+            empty where answers are numbers.
         worst: Position, loss, answer and target of the samples with the highest losses.
-        pairs: Samples by true class and answer.
-        seen: Samples.
-        wrong: Samples whose answer was wrong; None where answers are numbers.
     """
 
+    rows: list[Rows]
+    pairs: list[Rows]
     worst: list[tuple[int, float, Tensor, Tensor]]
-    pairs: Counter[tuple[int, int]]
-    seen: int
-    wrong: int | None
 
 
 class Marks:
@@ -189,35 +212,38 @@ class Marks:
 
     Args:
         dm: Whose data they are.
-        split: Which split.
+        one: The split that is evaluated.
+        loader: Gives its batches, in the order that its sampler says now.
         k: Samples that are shown.
+
+    Raises:
+        ValueError: If the loader's samples cannot be told apart.
     """
 
-    def __init__(self, dm: Any, split: str, *, k: int = 16) -> None:
-        self.dm, self.split, self.k = dm, split, k
+    def __init__(self, dm: Any, one: Looked, loader: Any, *, k: int = 16) -> None:
+        self.dm, self.one, self.k = dm, one, k
+        self._planned = planned_rows(loader, one.split)
+        # a loader that knows nothing of ranks gives every rank everything
+        shared = isinstance(loader.sampler, DistributedSampler)
         there = dist.is_available() and dist.is_initialized()
-        self.ranks = dist.get_world_size() if there else 1
-        self.one = Looked(split, getattr(dm, f"{split}_dataset"), None, None)
-        self._mine = Answered([], Counter(), 0, None)
+        self.ranks = dist.get_world_size() if there and shared else 1
+        self._mine = Answered([], [], [])
+        self._several = False
+        self.seen = 0
 
-    @property
-    def seen(self) -> int:
-        """Samples that this rank took so far."""
-        return self._mine.seen
-
-    def take(self, outputs: Any, target: Tensor, rows: Rows) -> None:
-        """Note one batch.
+    def take(self, outputs: Any, target: Tensor) -> None:
+        """Note the next batch.
 
         Args:
             outputs: (N, K) logits or probabilities, or (N,) or (N, T) values.
             target: (N,) or (N, K) or (N, T).
-            rows: (M,) positions that were planned; files that were skipped are left out here.
 
         Raises:
             ValueError: If answers and targets do not fit.
         """
-        bad = self.dm.bad_rows(self.split) if hasattr(self.dm, "bad_rows") else []
-        rows = rows[~np.isin(rows, bad)]
+        rows = self._planned[len(self._mine.rows)]
+        bad = self.dm.bad_rows(self.one.split) if hasattr(self.dm, "bad_rows") else []
+        rows = rows[~np.isin(rows, bad)]  # files that were skipped
         outputs = getattr(outputs, "logits", outputs)
         if not isinstance(outputs, Tensor) or len(outputs) != len(rows) or len(target) != len(rows):
             found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -228,16 +254,19 @@ class Marks:
         outputs, target = outputs.detach().cpu().float(), target.detach().cpu()
         task = self._task(target)
         losses = _losses(task, outputs, target)
-        worst, pairs, seen, wrong = self._mine
+        pairs = torch.empty((0, 2), dtype=torch.int64)
         if task == "multiclass":
-            answers = list(zip(target.tolist(), outputs.argmax(1).tolist(), strict=True))
-            pairs.update(answers)
-            wrong = (wrong or 0) + sum(true != answer for true, answer in answers)
+            pairs = torch.stack([target.long(), outputs.argmax(1)], 1)
         elif task == "multilabel":
-            wrong = (wrong or 0) + int((_flags(outputs) != (target > 0.5)).any(1).sum())
+            self._several = True
+            wrong = (_flags(outputs) != (target > 0.5)).any(1).long()
+            pairs = torch.stack([torch.zeros_like(wrong), wrong], 1)
         kept = np.lexsort((rows, -losses))[: self.k].tolist()
-        worst += [(int(rows[i]), float(losses[i]), outputs[i], target[i]) for i in kept]
-        self._mine = Answered(_worst(worst, self.k), pairs, seen + len(rows), wrong)
+        worst = [(int(rows[i]), float(losses[i]), outputs[i], target[i]) for i in kept]
+        self._mine.rows.append(rows)
+        self._mine.pairs.append(pairs.numpy())
+        self._mine.worst[:] = _worst([*self._mine.worst, *worst], self.k)
+        self.seen += len(rows)
 
     def hardest(self) -> Hardest:
         """Bring the ranks together; every rank gets the same."""
@@ -245,19 +274,35 @@ class Marks:
         if self.ranks > 1:
             parts = [None] * self.ranks
             dist.all_gather_object(parts, self._mine)
-        pairs: Counter[tuple[int, int]] = sum((part.pairs for part in parts), Counter())
-        wrong = [part.wrong for part in parts if part.wrong is not None]
+        none = np.empty(0, np.int64)
+        rows = np.concatenate([none, *(found for part in parts for found in part.rows)])
+        pairs = np.concatenate(
+            [none.reshape(0, 2), *(found for part in parts for found in part.pairs)]
+        )
+        # a loader that pads its last batches, as Lightning's own does, gives some rows twice
+        rows, first = np.unique(rows, return_index=True)
+        pairs = pairs[first] if len(pairs) else pairs
         worst = _worst([sample for part in parts for sample in part.worst], self.k)
         samples = [self._hard(*sample) for sample in worst]
         return Hardest(
-            self.split,
-            looked_at=sum(part.seen for part in parts),
+            self.one.split,
+            looked_at=len(rows),
             whole=len(self.one),
-            wrong=sum(wrong) if wrong else None,
-            confused=self._confused(pairs),
+            wrong=int((pairs[:, 0] != pairs[:, 1]).sum()) if len(pairs) else None,
+            confused=[] if self._several else self._confused(pairs),
             samples=samples,
             cards=[self._card(sample) for sample in samples],
         )
+
+    def _confused(self, pairs: Rows) -> list[Confused]:
+        names = class_names(self.dm, self.one) or []
+        whole = Counter(pairs[:, 0].tolist())
+        counts = Counter(map(tuple, pairs[pairs[:, 0] != pairs[:, 1]].tolist()))
+        found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return [
+            Confused(target_name(true, names), target_name(answer, names), n, n / whole[true])
+            for (true, answer), n in found[:MOST_PAIRS]
+        ]
 
     def _task(self, target: Tensor) -> str:
         known = getattr(self.dm, "task", None)
@@ -266,18 +311,6 @@ class Marks:
         flags = target.ndim == 2 and bool(((target == 0) | (target == 1)).all())
         several = known == "multilabel" or (flags and known != "regression")
         return "multilabel" if several else "regression"
-
-    def _confused(self, counts: Counter[tuple[int, int]]) -> list[Confused]:
-        names = class_names(self.dm, self.one) or []
-        whole: Counter[int] = Counter()
-        for (true, _), count in counts.items():
-            whole[true] += count
-        pairs = [(pair, n) for pair, n in counts.items() if pair[0] != pair[1]]
-        pairs.sort(key=lambda item: (-item[1], item[0]))
-        return [
-            Confused(target_name(true, names), target_name(answer, names), n, n / whole[true])
-            for (true, answer), n in pairs[:MOST_PAIRS]
-        ]
 
     def _hard(self, row: int, loss: float, output: Tensor, target: Tensor) -> HardSample:
         task = self._task(target[None])

@@ -21,6 +21,10 @@ def page_of(report: Report) -> Page:
         page.table(sheet.header, sheet.rows)
         if sheet.left_out:
             page.text(f"{sheet.left_out:,} more rows are not shown")
+    for split in dict.fromkeys(step.split for step in report.steps):
+        page.heading(f"One {split} sample, step by step")
+        rows = [list(step[1:]) for step in report.steps if step.split == split]
+        page.table(["step", "size", "dtype", "values"], rows)
     if report.drawings:
         page.heading("Figures")
         page.figures((d.title, d.text, d.png()) for d in report.drawings)
