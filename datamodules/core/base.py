@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
@@ -31,6 +32,9 @@ from .splits import check_shares
 from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
 from .transform_print import check_transforms, print_transforms
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
@@ -275,6 +279,22 @@ class DataModule(Source, L.LightningDataModule):
         self._prepare(split)
         loader = self._loader(split, num_workers=0)
         return next(iter(loader))
+
+    def plot(self, split: Split = "train", **options: Any) -> Figure:
+        """What a split looks like: a batch's pictures, a table's columns, or lengths of texts.
+
+        Args:
+            split: Which.
+            **options: Those of :func:`datamodules.insight.plot`.
+
+        Returns:
+            A matplotlib figure, shown by a notebook; no window opens.
+        """
+        # By name and on demand: core rests on nothing above it, and no user has to import what
+        # draws before a method of every datamodule works.
+        figures: Any = import_module("..insight.figures", __package__)
+        drawn: Figure = figures.plot(self, split, **options)
+        return drawn
 
     def __str__(self) -> str:
         made = [(split, self._datasets[split]) for split in SPLITS if split in self._datasets]
