@@ -126,6 +126,7 @@ def test_padding_of_one_sample_and_its_default_of_zero():
     alone = pad([torch.tensor([1, 2])])
     assert alone.values.tolist() == [[1, 2]]
     assert alone.mask.dtype == torch.bool
+    assert pad([torch.ones(2), torch.ones(1)]).values.tolist() == [[1, 1], [1, 0]]
     bare = pad_pairs([torch.ones(1), torch.ones(3)])
     assert type(bare) is PaddedInputs
     assert bare.values.tolist() == [[1, 0, 0], [1, 1, 1]]
@@ -165,6 +166,7 @@ def test_the_whole_message_and_it_reaches_the_parent_of_a_worker(together, sampl
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert str(error) == message
         assert error.positions == (0, len(samples) - 1)
+        assert error.args == (error.field, error.one, error.other, error.positions, error.remedy)
         assert error.named("a.png", "b.png").startswith(f"{error.field} of one batch differ: a.png")
 
 

@@ -161,16 +161,21 @@ def test_fractions_of_the_whole_leave_train_empty_and_say_nothing(labels):
 
 
 def said(labels, **options):
-    """Warnings of a split, which point at this file and not at the project's."""
-
-    def split():
-        return split_indices(len(labels), labels=labels, **options)
-
+    """Warnings of a split."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        split()
-    assert {warning.filename for warning in caught} <= {__file__}
+        split_indices(len(labels), labels=labels, **options)
     return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(("labels", "val"), [([0, 0, 0, 1], 0.5), ([0, 0, 1, 1], 3)])
+def test_a_warning_points_at_the_caller_and_not_at_the_project(labels, val):
+    def setup():
+        return split_indices(4, val=val, labels=np.array(labels))
+
+    with pytest.warns(UserWarning, match="train") as caught:
+        setup()
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize(
