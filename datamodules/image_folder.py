@@ -25,7 +25,8 @@ from .core.files import (
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
-from .core.packs import PackedPictures, PicturePack
+from .core.packed_pictures import PackedPictures
+from .core.packs import PicturePack
 from .core.pictures import PictureDataset, predict_sources
 from .core.settings import check_name, given_again, plain
 from .core.skipped import SkippedFiles
@@ -72,6 +73,9 @@ class ImageFolderDataModule(DataModule):
         std: As ``mean``.
         pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
             a slice pack the same pixels. Refused where a file is not in it or changed since.
+        crop_first: Draw a transform's crop before the pixels are made, and resize by torch: about
+            twice as fast, the same random numbers, and pixels that differ from those of Pillow's
+            resizing by less than 0.05 of 255 on average. False: every transform is called as it is.
         flip: Whether the train preset flips left and right; not for digits or text.
         train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
@@ -106,6 +110,7 @@ class ImageFolderDataModule(DataModule):
         std: list[float] | None = None,
         flip: bool = True,
         pack: str | Path | None = None,
+        crop_first: bool = True,
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
@@ -124,6 +129,8 @@ class ImageFolderDataModule(DataModule):
         check_name(on_error, ("raise", "skip"), "on_error")
         if max_errors < 0:
             raise ValueError(f"max_errors must be at least 0, got {max_errors}")
+        if not isinstance(crop_first, bool):
+            raise ValueError(f"crop_first must be True or False, got {crop_first!r}")
         if image_size < 1:
             raise ValueError(f"image_size must be at least 1, got {image_size}")
         roots = root if isinstance(root, list | tuple) else [] if root is None else [root]
@@ -310,9 +317,9 @@ class ImageFolderDataModule(DataModule):
 
     def dataset(self, split: Split) -> PictureDataset | None:
         """Pictures of one split under the class map of train."""
-        mode = self.hparams["mode"]
+        options = {"mode": self.hparams["mode"], "fast": self.hparams["crop_first"]}
         if split == "predict":
-            return PictureDataset(self._predict_sources, None, self.eval_transform, mode=mode)
+            return PictureDataset(self._predict_sources, None, self.eval_transform, **options)
         transform = self.train_transform if split == "train" else self.eval_transform
         if not len(self._paths.get(split, ())):
             return None
@@ -325,7 +332,7 @@ class ImageFolderDataModule(DataModule):
         sources: Any = paths
         if self._pack is not None:
             sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
-        return PictureDataset(sources, torch.from_numpy(targets), transform, mode=mode)
+        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
 
     def mix(self) -> Mix | None:
         """MixUp or CutMix of train batches, where asked for."""
