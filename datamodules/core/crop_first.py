@@ -140,9 +140,8 @@ class CropFirst:
         self.head, self.rest = head, list(rest)
 
     def __call__(self, picture: Boxes) -> Any:
-        """What the Compose makes of the picture; uint8 (C, H, W) where nothing follows the head."""
-        pixels = self.head(picture)
-        return self.follow(pixels) if self.rest else pixels
+        """What the Compose makes of the picture."""
+        return self.follow(self.head(picture))
 
     def follow(self, pixels: Tensor) -> Any:
         """Call the steps behind the head with what they would have been given."""

@@ -36,12 +36,16 @@ class Lifted:
         """Whether the finishing step can do it to what the steps before gave."""
         if isinstance(view, Image.Image):
             return self.converts and view.mode == ("RGB" if len(self.finish.mean) == 3 else "L")
+        if not isinstance(view, Tensor) or type(self.steps[0]) in TO_TENSOR:  # it refuses tensors
+            return False
+        return self.fits(view)
+
+    def fits(self, pixels: Tensor) -> bool:
+        """Whether the finishing step knows a tensor for a picture."""
         return (
-            isinstance(view, Tensor)
-            and view.dtype == torch.uint8
-            and view.ndim == 3
-            and len(view) == len(self.finish.mean)
-            and type(self.steps[0]) not in TO_TENSOR  # which refuses tensors
+            pixels.dtype == torch.uint8
+            and pixels.ndim == 3
+            and len(pixels) == len(self.finish.mean)
         )
 
     def one_by_one(self, view: Any) -> Any:
@@ -82,9 +86,7 @@ def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
     # such as ToImage before ToDtype
     while begin and form_after(steps[begin - 1], "picture") is not None:
         begin -= 1
-    if type(steps[end - 1]) not in TO_TENSOR and not any(
-        type(step) in KEEP_BYTES for step in steps[: end - 1]
-    ):
+    if type(steps[end - 1]) not in TO_TENSOR and not _gives_tensor(steps[: end - 1]):
         return None  # a PIL picture would pass through the conversion as it is
     finish = _finish(normalize, channels, scale)
     return None if finish is None else (steps[:begin], Lifted(steps[begin:], finish))
@@ -109,3 +111,15 @@ def _scale(step: Any) -> Any:
         return "divide" if step.dtype == torch.float32 else None
     is_float = kind is v2.ConvertImageDtype or (kind is v2.ToDtype and step.scale)
     return "multiply" if is_float and step.dtype == torch.float32 else None
+
+
+def _gives_tensor(steps: Sequence[Any]) -> bool:
+    """Whether steps that begin with a PIL picture are sure to end with a tensor."""
+    for step in reversed(steps):
+        kind = type(step)
+        if kind in KEEP_BYTES:
+            return True
+        known = kind.__module__.startswith("torchvision.transforms.")
+        if not known or kind in (v1.ToPILImage, v2.ToPILImage, v1.Lambda, v2.Lambda):
+            return False
+    return False
