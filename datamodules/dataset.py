@@ -352,7 +352,10 @@ class DatasetDataModule(DataModule):
         )
         workers = self.hparams["num_workers"] if num_workers is None else num_workers
         return make_stream_loader(
-            stream, num_workers=workers, options=self.loader_options, **self._crossing()
+            stream,
+            num_workers=None if workers == "auto" else workers,
+            options=self.loader_options,
+            **self._crossing(),
         )
 
     def _check_stream(self) -> None:

@@ -11,7 +11,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 from jsonargparse import ArgumentParser
 
 from command_line import DEFAULTS, add_objects, instantiate, new_parser, parse, spell_out
-from datamodules.insight import inspect
+from datamodules.insight import inspect, print_report
 from failures import Ranks, exit_code
 
 EPILOG = """
@@ -31,7 +31,12 @@ def build_parser() -> ArgumentParser:
     """Every option of an inspection."""
     parser = new_parser(__doc__ or "", EPILOG)
     group = parser.add_argument_group("Inspection")
-    group.add_argument("--verify", type=bool, default=False, help="decode every picture file")
+    group.add_argument(
+        "--verify",
+        type=bool,
+        default=False,
+        help="decode every picture file and name what is wrong with any",
+    )
     group.add_argument("--strict", type=bool, default=False, help="a warning is an error")
     add_objects(parser)
     return parser
@@ -46,9 +51,10 @@ def look(arguments: list[str], ranks: Ranks) -> None:
     """Inspect and print."""
     parser = build_parser()
     config = parse(parser, spell_out(arguments, DEFAULTS))
-    report = inspect(instantiate(parser, config).data, verify=config.verify)
-    print(report)
-    if report.failed(strict=config.strict):
+    data = instantiate(parser, config).data
+    report = inspect(data, verify=config.verify, strict=config.strict, progress=True)
+    print_report(report)
+    if report.failed():
         raise BadData(f"the data have faults: {report.counted()}; see the findings above")
 
 

@@ -156,6 +156,20 @@ def test_predict_hands_on_plain_integers():
     assert all(type(i) is int for batch in sampler for i in batch)
 
 
+def test_without_draws_there_are_no_seeds_and_the_batches_are_the_same():
+    plain = list(ShardedBatchSampler(Shuffled(20, 4), 20, seed=0))
+    bare = list(ShardedBatchSampler(Shuffled(20, 4), 20, seed=0, draws=False))
+    assert [keys.indices.tolist() for keys in bare] == [keys.indices.tolist() for keys in plain]
+    assert all(keys.seeds is None for keys in bare)
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000, 70_000])
+def test_the_order_is_torchs_own_permutation(n):
+    order = Shuffled(n, 4).order(torch.Generator().manual_seed(3))
+    assert order.dtype == np.int64
+    assert order.tolist() == torch.randperm(n, generator=torch.Generator().manual_seed(3)).tolist()
+
+
 def test_iterating_changes_nothing_and_first_skips_steps():
     sampler = ShardedBatchSampler(Shuffled(20, 4), 20, seed=0)
     whole = [keys.indices.tolist() for keys in sampler]

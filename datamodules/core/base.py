@@ -12,7 +12,9 @@ import torch
 from lightning.pytorch.trainer.states import RunningStage, TrainerStatus
 from torch.utils.data import DataLoader
 
+from .auto_workers import AutoWorkers
 from .buckets import pads_to_bound
+from .cores import default_workers
 from .finish import Finish
 from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
@@ -70,7 +72,10 @@ class DataModule(Source, L.LightningDataModule):
         batch_size: Samples a step and device in training.
         eval_batch_size: The most samples a step and device in evaluation; None: ``batch_size``.
         num_workers: Worker processes a loader; None: the cores this process may use where samples
-            come from files, none for data in memory.
+            come from files, none for data in memory. ``"auto"``: worker threads, added while the
+            run waits for batches and taken away while it does not, 1 to the cores; ``workers``
+            says how many. Where threads cannot serve (see ``worker_type``) it is as None, and a
+            line says why.
         worker_type: ``"process"``, or ``"thread"`` for pictures whose transforms are torchvision's
             own: the same batches to the bit, without a copy of the datasets in each worker.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
@@ -100,7 +105,7 @@ class DataModule(Source, L.LightningDataModule):
         *,
         batch_size: int = 32,
         eval_batch_size: int | None = None,
-        num_workers: int | None = None,
+        num_workers: int | Literal["auto"] | None = None,
         worker_type: Literal["process", "thread"] = "process",
         val_split: int | float | None = None,
         test_split: int | float | None = None,
@@ -152,6 +157,7 @@ class DataModule(Source, L.LightningDataModule):
         self._place: Mapping[str, Any] | None = None
         self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
+        self._auto: dict[str, AutoWorkers] = {}
 
     # --- Lightning's hooks -------------------------------------------------------------------
 
@@ -253,6 +259,11 @@ class DataModule(Source, L.LightningDataModule):
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
+    @property
+    def workers(self) -> dict[str, int]:
+        """Worker threads that ``num_workers="auto"`` uses by now, by split; kept between fits."""
+        return {split: auto.workers for split, auto in self._auto.items()}
+
     def part_as(self, split_options: dict[str, Any]) -> None:
         """Add to ``split_options`` before the data are read, as one fit a fold needs it.
 
@@ -343,6 +354,7 @@ class DataModule(Source, L.LightningDataModule):
             seed=self.hparams["seed"],
             uneven=self.hparams["uneven"] if train else "keep",
             seeded=split != "predict",
+            draws=getattr(data, "draws", True),
             **self._ranks(),
         )
         if train and not len(sampler):
@@ -353,7 +365,8 @@ class DataModule(Source, L.LightningDataModule):
         self._guard.release()
         if trainer is not None and not train and not sampler.even:
             self._guard.watch(trainer.lightning_module, len(data), sampler.num_replicas)
-        return make_loader(
+        auto = self._find_workers(split) if workers == "auto" else None
+        loader = make_loader(
             data,
             sampler,
             batch_size=size,
@@ -362,12 +375,16 @@ class DataModule(Source, L.LightningDataModule):
             skipped=self.skipped_files(split),
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
-            num_workers=workers,
+            num_workers=(auto if workers == "auto" else workers),
             worker_type=self.hparams["worker_type"],
+            ranks=self._ranks_here(),
             options=self.loader_options,
             **crossing,
             persistent=split in ("train", "val"),
         )
+        if auto is not None and loader.threads is not auto:  # processes serve in their place
+            del self._auto[split]
+        return loader
 
     def _transforms(self) -> dict[str, Any]:
         """What makes train samples and batches besides the plan, by argument."""
@@ -396,6 +413,19 @@ class DataModule(Source, L.LightningDataModule):
             return {}
         assert self.trainer is not None
         return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
+
+    def _ranks_here(self) -> int:
+        """Processes of the Trainer's run on this machine."""
+        trainer = self.trainer if self._attached() else None
+        return 1 if trainer is None else max(1, trainer.world_size // trainer.num_nodes)
+
+    def _find_workers(self, split: Split) -> AutoWorkers | None:
+        if hasattr(self._dataset(split), "get_batch"):
+            return None
+        most = default_workers(self._ranks_here())
+        if split not in self._auto or self._auto[split].most != most:
+            self._auto[split] = AutoWorkers(most)
+        return self._auto[split]
 
     def _crossing(self, data: Any = None) -> dict[str, Any]:
         """How batches get to the device: finished on the host, or pinned and finished there."""

@@ -34,6 +34,6 @@ class PackedPictures(Sequence[Any]):
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
         return self.pack.content(int(self.rows[index]))
 
-    def boxes(self, index: int, *, mode: Literal["RGB", "L"], name: str) -> Boxes:
+    def boxes(self, index: int, *, mode: Literal["RGB", "L"]) -> Boxes:
         """One picture, to be read by boxes; see :meth:`PicturePack.picture`."""
-        return self.pack.picture(int(self.rows[index]), mode=mode, name=name)
+        return self.pack.picture(int(self.rows[index]), mode=mode, name=lambda: self.names[index])

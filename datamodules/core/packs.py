@@ -13,7 +13,7 @@ Nothing in it is a pickle, and every number is checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,14 +152,18 @@ class PicturePack:
         return (_sliced(stored, self.path).data if form == SLICES else stored).tobytes()
 
     def picture(
-        self, row: int, *, mode: Literal["RGB", "L"] = "RGB", name: str | None = None
+        self,
+        row: int,
+        *,
+        mode: Literal["RGB", "L"] = "RGB",
+        name: Callable[[], str] | None = None,
     ) -> Boxes:
         """One picture, to be read by boxes: of slices only those that a box touches are decoded.
 
         Args:
             row: Which picture.
             mode: What boxes are given in.
-            name: Stands in errors for a file that was kept whole.
+            name: Gives what errors call a file that was kept whole.
 
         Raises:
             PackError: If its record is damaged.
@@ -170,8 +174,8 @@ class PicturePack:
             return SlicedPicture(_sliced(stored, self.path), mode)
         if form == PIXELS:
             return WholePicture(_pixels(stored, self.path), mode)
-        name = name or f"picture {row} of {self.path}"
-        return WholePicture(decode_pixels(stored.tobytes(), mode=mode, name=name), mode)
+        said = f"picture {row} of {self.path}" if name is None else name()
+        return WholePicture(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
 
     def decode_box(
         self,

@@ -89,19 +89,30 @@ class PictureDataset(Dataset[Any]):
         return picture, int(target) if target.dtype == torch.int64 else target
 
     def _picture(self, index: int) -> Any:
-        if self._fast is None:
-            return self.transform(self._decoded(index))
+        fast = self._fast
+        if fast is None:
+            return self.transform(self._whole(index))
+        before = None if fast.is_proved else random_state()
         try:
-            before = None if self._fast.is_proved else random_state()
-            if self._fast.crop_first is not None:
-                return self._fast.of_boxes(self._boxes(index))
-            return self._fast.of_picture(self._decoded(index))
+            if fast.crop_first is not None:
+                return fast.of_boxes(self._boxes(index))
+            return fast.of_picture(self._whole(index))
         except (TypeError, AttributeError):
             if before is None:
                 raise
             set_random_state(before)  # the transform may want tensors: see PictureTransform
             self._fast = self.finish = None
-            return self.transform(self._decoded(index))
+            return self.transform(self._whole(index))
+
+    def _boxes(self, index: int) -> Boxes:
+        if isinstance(self.sources, PackedPictures):
+            return self.sources.boxes(index, mode=self.mode)
+        source = self._source(index)
+        name = source if isinstance(source, str) else self.describe(index)
+        return WholePicture(decode_pixels(source, mode=self.mode, name=name), self.mode)
+
+    def _whole(self, index: int) -> Image.Image:
+        return self._decoded(self._source(index), self.describe(index))
 
     def _source(self, index: int) -> Any:
         source = self.sources[index]
@@ -109,15 +120,7 @@ class PictureDataset(Dataset[Any]):
             source = (source.permute(1, 2, 0) if source.ndim == 3 else source).numpy()
         return source
 
-    def _boxes(self, index: int) -> Boxes:
-        name = self.describe(index)
-        if isinstance(self.sources, PackedPictures):
-            return self.sources.boxes(index, mode=self.mode, name=name)
-        pixels = decode_pixels(self._source(index), mode=self.mode, name=name)
-        return WholePicture(pixels, self.mode)
-
-    def _decoded(self, index: int) -> Image.Image:
-        source, name = self._source(index), self.describe(index)
+    def _decoded(self, source: Any, name: str) -> Image.Image:
         if not isinstance(source, str | os.PathLike):
             return decode_image(source, mode=self.mode, name=name)
         # a 500x375 JPEG takes 0.91 ms of CPU, against 1.04 by decode_image (simplejpeg 1.9, Pillow

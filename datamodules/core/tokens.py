@@ -159,6 +159,8 @@ class TextDataset:
         widths: Lengths that batches may have, ascending; None: the longest text's own.
     """
 
+    draws = False
+
     def __init__(
         self,
         tokens: FlatRows,

@@ -42,13 +42,17 @@ class Parts:
 
     def __call__(self, sample: Any) -> Any:
         """``(input, target)``, or the input alone."""
-        item, target = self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
+        item, target = self.apart(sample)
         for step in (self.load, self.transform):
             item = item if step is None else step(item)
         item = to_row(item) if not isinstance(item, list | tuple) else item
         if not self.with_target or target is NOTHING:
             return item
         return item, target if self.encode is None else self.encode(target)
+
+    def apart(self, sample: Any) -> tuple[Any, Any]:
+        """Input and target of a sample as they are; the target is ``NOTHING`` without one."""
+        return self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
 
     def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
         key = self.target_key or next((k for k in TARGET_KEYS if k in sample), None)

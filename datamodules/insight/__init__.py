@@ -1,9 +1,10 @@
 """What a person looks at: findings, where the time goes, what a run was fed with, what breaks."""
 
 from .bisect import Bisection, bisect
-from .findings import Finding, Report
+from .findings import Finding, Report, SampleStep
 from .inspect import inspect
 from .monitor import DataWaitMonitor
+from .printed import print_report
 from .record import DataRecord, describe_data
 from .safe import make_safe
 from .tune import Tuning, tune
@@ -14,10 +15,12 @@ __all__ = [
     "DataWaitMonitor",
     "Finding",
     "Report",
+    "SampleStep",
     "Tuning",
     "bisect",
     "describe_data",
     "inspect",
     "make_safe",
+    "print_report",
     "tune",
 ]

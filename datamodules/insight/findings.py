@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+SIGNS = {"error": "x", "warning": "!", "note": "-"}  # for eyes and terminals without colour
 
 
 class Finding(NamedTuple):
@@ -29,6 +30,28 @@ class Finding(NamedTuple):
         return f"{self.level} [{self.code}] {self.sentence}; {self.remedy}"
 
 
+class SampleStep(NamedTuple):
+    """What one sample is after one step on its way into a batch.
+
+    Attributes:
+        split: Whose first sample is followed.
+        step: Such as ``decode``, the class of a transform, or ``finish``.
+        size: Such as ``3 x 32 x 32`` or ``12,345 bytes``.
+        dtype: Such as ``uint8``.
+        values: Their range, or the content itself where that is short; of a step that fails, why.
+    """
+
+    split: str
+    step: str
+    size: str
+    dtype: str = ""
+    values: str = ""
+
+    def __str__(self) -> str:
+        said = ", ".join(part for part in (self.size, self.dtype, self.values) if part)
+        return f"{self.step}: {said}"
+
+
 @dataclass
 class Report:
     """What an inspection saw.
@@ -37,11 +60,15 @@ class Report:
         name: The datamodule's class.
         sections: Lines of facts by subject.
         findings: The worst first.
+        steps: The first sample of train and of val after each step.
+        strict: Whether a warning makes the report a failure.
     """
 
     name: str
     sections: dict[str, list[str]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    steps: list[SampleStep] = field(default_factory=list)
+    strict: bool = False
 
     def of(self, level: Level) -> list[Finding]:
         """Findings of one level."""
@@ -52,14 +79,21 @@ class Report:
         """Codes of all findings."""
         return {finding.code for finding in self.findings}
 
-    def failed(self, *, strict: bool = False) -> bool:
-        """Whether there is an error, or with ``strict`` a warning."""
+    def failed(self, *, strict: bool | None = None) -> bool:
+        """Whether there is an error, or with ``strict`` (None: the report's own) a warning."""
+        strict = self.strict if strict is None else strict
         return bool(self.of("error") or (strict and self.of("warning")))
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.counted()}", *map(str, self.findings)]
+        lines = [
+            f"{self.name}: {self.counted()}",
+            *(f"{SIGNS[f.level]} {f}" for f in self.findings),
+        ]
         for title, facts in self.sections.items():
             lines += ["", title, *(f"  {fact}" for fact in facts)]
+        for split in dict.fromkeys(step.split for step in self.steps):
+            lines += ["", f"One {split} sample, step by step"]
+            lines += [f"  {step}" for step in self.steps if step.split == split]
         return "\n".join(lines)
 
     def counted(self) -> str:
