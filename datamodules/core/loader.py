@@ -118,7 +118,8 @@ class Loader(DataLoader[Any]):
 
     def _fetched(self) -> Iterator[Any]:
         if not self.threads:
-            return super().__iter__()
+            workers: Any = super().__iter__()
+            return _ended(workers) if self.num_workers and not self.persistent_workers else workers
         fetch: Any = self.dataset.__getitems__  # type: ignore[attr-defined]
         made = made_by_threads(fetch, self.batch_sampler, self.threads, ahead=self.ahead)  # type: ignore[arg-type]
         pins = self.pin_memory and torch.accelerator.is_available()
@@ -162,6 +163,18 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
+
+
+def _ended(made: Any) -> Iterator[Any]:
+    """Batches of worker processes, which end with the iteration however it ends.
+
+    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
+    waits 5 s for each worker.
+    """
+    try:
+        yield from made
+    finally:
+        made._shutdown_workers()
 
 
 def lies_inside(place: Mapping[str, Any]) -> bool:
