@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from contract import same
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from datamodules.core import cores
 from datamodules.core.collate import collate
@@ -44,6 +44,13 @@ def stack(samples):
 
 def rows(loader):
     return torch.cat(list(loader))
+
+
+def test_in_process_batches_are_those_of_torchs_own_iterator():
+    loader = build(Draws())
+    plain = [batch.clone() for batch in DataLoader.__iter__(loader)]
+    assert len(plain) == 6
+    assert same(list(loader), plain)
 
 
 # torch advises against more workers than cores, which small machines have
