@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .arrays import open_array
 from .decode import decode_image
 from .jpeg_slices import Bytes, Sliced, decode_box, from_bytes
 from .splits import fingerprint
@@ -87,7 +88,7 @@ class PicturePack:
     def records(self) -> Records:
         """(N,) RECORD, mapped; read by all processes from the same memory."""
         if self._records is None:
-            self._records = np.load(self.path / RECORDS, mmap_mode="r", allow_pickle=False)
+            self._records = open_array(self.path / RECORDS)
         return self._records
 
     def names(self) -> list[str]:
@@ -218,7 +219,7 @@ class PicturePack:
                 )
         try:
             digest = index_digest(self.path)
-            records = np.load(self.path / RECORDS, mmap_mode="r", allow_pickle=False)
+            records = open_array(self.path / RECORDS)
         except (OSError, ValueError) as error:
             raise PackError(f"{where} is damaged: its index cannot be read ({error})") from error
         if digest != manifest["index"]:

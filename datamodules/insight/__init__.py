@@ -1,7 +1,9 @@
 """What a person looks at: findings, where the time goes, what a run was fed with, what breaks."""
 
 from .bisect import Bisection, bisect
+from .figures import plot
 from .findings import Finding, Report, SampleStep
+from .hardest import Hardest, hardest
 from .inspect import inspect
 from .monitor import DataWaitMonitor
 from .printed import print_report
@@ -14,13 +16,16 @@ __all__ = [
     "DataRecord",
     "DataWaitMonitor",
     "Finding",
+    "Hardest",
     "Report",
     "SampleStep",
     "Tuning",
     "bisect",
     "describe_data",
+    "hardest",
     "inspect",
     "make_safe",
+    "plot",
     "print_report",
     "tune",
 ]

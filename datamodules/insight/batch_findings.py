@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,7 +122,7 @@ def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
 def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
     data: RowDataset = seen["train"].dataset
     labels = data.targets
-    numeric, codes, target = data.packed.gather(torch.arange(len(data)))
+    numeric, codes, target = data.packed.gather(np.arange(len(data)))
     features = getattr(dm, "fitted", {}).get("features", ())
     words = [f["name"] for f in features if f.get("kind") == "categorical"]
     if labels is not None:

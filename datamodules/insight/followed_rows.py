@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..core.columns import numeric_names
 from ..core.rows import RowDataset
@@ -75,7 +74,7 @@ def follow_row(dm: Any, one: Looked, index: int) -> Iterator[SampleStep]:
     yield SampleStep(one.split, "row", size, "", _listed(raw))
     raw = [f"{name}={table.column(name).word(row)}" for name in dm.target]
     yield SampleStep(one.split, "target as written", f"{len(raw)} columns", "", _listed(raw))
-    numeric, codes, _ = data.packed.gather(torch.tensor([index]))
+    numeric, codes, _ = data.packed.gather(np.array([index]))
     numbers = [f"{n} {v:.3g}" for n, v in zip(numeric_names(features), numeric[0], strict=True)]
     if numbers:
         yield SampleStep(one.split, "numbers", f"{len(numbers)}", "float32", _listed(numbers))
