@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
@@ -152,8 +153,13 @@ class Broken(Dataset):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_names_the_sample_and_its_cause(workers):
     loader = build(Broken(), num_workers=workers)
-    with pytest.raises(SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"):
+    before = active_children()
+    with pytest.raises(
+        SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"
+    ) as kept:
         list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before), "workers outlive the error"
 
 
 class Whole(Dataset):

@@ -30,6 +30,7 @@ from .splits import fingerprint
 
 FORMAT, VERSION = "lightning-datamodules features", 1
 MANIFEST = "features.json"
+FRAME = ("mode", "image_size", "crop_first")  # options that change pixels
 PARTS: tuple[Split, ...] = ("train", "val", "test")
 
 
@@ -63,9 +64,7 @@ def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
     transform = getattr(data, "eval_transform", None)
     finish = {} if data.finish is None else vars(data.finish)
     said = [f"{name}={finish[name]}" for name in ("mean", "std") if name in finish]
-    said += [
-        f"{name}={data.hparams[name]}" for name in ("mode", "image_size") if name in data.hparams
-    ]
+    said += [f"{name}={data.hparams[name]}" for name in FRAME if name in data.hparams]
     weights: list[Any] = [type(net).__qualname__]
     for name, value in sorted(net.state_dict().items()):
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -245,7 +244,7 @@ def _run(
         loader = make_plain_loader(
             dataset,
             batch_size=batch_size,
-            finish=data.finish,
+            finish=data.finish_of(dataset),
             collate_fn=data.default_collate(split),
         )
         rows, at, features, targets = len(dataset), 0, None, []

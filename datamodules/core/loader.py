@@ -119,7 +119,8 @@ class Loader(DataLoader[Any]):
     def _fetched(self) -> Iterator[Any]:
         data, keys = self.dataset, self.batch_sampler
         if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
-            return super().__iter__()
+            workers: Any = super().__iter__()
+            return _ended(workers) if self.num_workers and not self.persistent_workers else workers
         made: Iterator[Any]
         if self.threads:
             made = made_by_threads(data.__getitems__, keys, self.threads, ahead=self.ahead)
@@ -166,6 +167,18 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
+
+
+def _ended(made: Any) -> Iterator[Any]:
+    """Batches of worker processes, which end with the iteration however it ends.
+
+    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
+    waits 5 s for each worker.
+    """
+    try:
+        yield from made
+    finally:
+        made._shutdown_workers()
 
 
 def lies_inside(place: Mapping[str, Any]) -> bool:
