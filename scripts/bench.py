@@ -33,15 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         module.add_options(parser.add_argument_group(str(chosen)))
     options = parser.parse_args(given)
     assert module is not None  # the parser ends without a work
-    result = module.measure(options)
-    if options.markdown:
-        print(as_markdown(result))
-    else:
-        print_table(result)
+    measured = module.measure(options)
+    results = measured if isinstance(measured, list) else [measured]
+    for place, result in enumerate(results):
+        if options.markdown:
+            print("\n" * (place > 0) + as_markdown(result))
+        else:
+            print_table(result)
     if options.json is not None:
-        write_json(result, options.json)
+        write_json(results, options.json)
     if options.png is not None:
-        draw_bars(result, options.png)
+        draw_bars(results[0], options.png)
 
 
 if __name__ == "__main__":

@@ -72,3 +72,22 @@ def test_one_column_keeps_its_empty_cells(tmp_path):
 def test_names_that_polars_would_expand_are_names(tmp_path):
     (tmp_path / "a[1]*.csv").write_text("a\n1\n")
     assert read_csv(tmp_path / "a[1]*.csv").frame.height == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "number"),
+    [
+        ("0,3,male,22.0", "0"),
+        ("5.1,3.5,setosa", "5.1"),
+        ("1,words", "1"),
+        ("country,2019,2020,2021", None),
+        ("a,b,1a", None),
+        ("0,1,2,3", None),
+    ],
+)
+def test_a_first_line_that_looks_like_data_is_said(tmp_path, header, number, caplog):
+    row = ",".join("x" * (header.count(",") + 1))
+    found = read(tmp_path, f"{header}\n{row}\n")
+    said = [note for note in found.notes if "column_names=" in note]
+    assert (len(said), len(caplog.records)) == ((0, 0) if number is None else (1, 1))
+    assert number is None or f"such as '{number}'" in said[0]

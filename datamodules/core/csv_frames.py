@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from .records import Layout, count_regular, find_layout, parse_records
 if TYPE_CHECKING:
     import polars as pl
 
+log = logging.getLogger(__name__)
 FLOAT = re.compile(r"-?\d+\.\d+([eE][+-]?\d+)?$")
+NUMBER = re.compile(r"-?\d{1,15}$|" + FLOAT.pattern)
 
 
 class CsvFrame(NamedTuple):
@@ -71,6 +74,12 @@ def read_csv(
     if path.suffix.lower() in (".parquet", ".pq"):
         notes.append(f"{path.name} holds CSV, whatever its name says")
     headed = column_names is None
+    if headed and (number := _like_data(layout.header)):
+        notes.append(
+            f"{path.name}: the first line names the columns but holds numbers such as {number!r}; "
+            "if it is data, name the columns with column_names="
+        )
+        log.warning(notes[-1])  # else a row would be lost unseen
     frame = _read_regular(path, text, layout, names, headed=headed, points=points)
     if frame is None:
         frame = _read_slowly(path, text, layout, names, headed)
@@ -150,6 +159,16 @@ def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> No
                 f"{name} repeats its header in row {row} (counted from 0 after the header), as "
                 "joined files do; remove that line"
             )
+
+
+def _like_data(header: Sequence[str]) -> str:
+    """A number among the names; none where whole numbers count up, as years do."""
+    numbers = [cell.strip() for cell in header if NUMBER.match(cell.strip())]
+    if len(numbers) > 1 and not any(FLOAT.match(number) for number in numbers):
+        values = [int(number) for number in numbers]
+        if values == sorted(set(values)):
+            return ""
+    return numbers[0] if numbers else ""
 
 
 def _clean(header: Sequence[str]) -> tuple[list[str], list[str], list[str]]:

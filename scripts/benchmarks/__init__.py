@@ -1,6 +1,7 @@
 """Benchmarks by name; ``scripts/bench.py`` runs one.
 
-A module holds ``add_options(parser)``, which may add its own, and ``measure(options) -> Result``.
+A module holds ``add_options(parser)``, which may add its own, and ``measure(options)``, which gives
+a ``Result`` or a list of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ WORKS = {  # name: module in this package and what it shows
     "images": ("images", "training pictures from JPEG files and packs, beside peers"),
     "ingest": ("ingest", "a CSV read and fitted, a folder of files listed"),
     "plans": ("plans", "time and memory of planning an epoch of 10 million samples"),
+    "robustness": ("robustness", "files that break programs, and faults around a run"),
     "startup": ("startup", "from a fresh Python to the first batch"),
     "tabular": ("tabular", "rows in memory, shuffled"),
     "text": ("text", "token lists in memory, padded and in length buckets"),

@@ -69,7 +69,7 @@ def as_markdown(result: Result) -> str:
         >>> print(as_markdown(Result("Loaders", [{"kind": "a|b", "images/s": 1200.0}])))
         | kind | images/s |
         |---|---:|
-        | a\\|b | 1,200 |
+        | a\|b | 1,200 |
     """
     names = list(result.rows[0]) if result.rows else []
     lines = [_line(names), "|" + "|".join("---:" if _numeric(result, n) else "---" for n in names)]
@@ -96,9 +96,10 @@ def print_table(result: Result) -> None:
         print(note)
 
 
-def write_json(result: Result, path: Path) -> None:
-    """The rows as a list of objects."""
-    path.write_text(json.dumps([dict(row) for row in result.rows], indent=1) + "\n")
+def write_json(results: Sequence[Result], path: Path) -> None:
+    """The rows as a list of objects; those of several tables behind each other."""
+    rows = [dict(row) for result in results for row in result.rows]
+    path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def draw_bars(result: Result, path: Path) -> None:
