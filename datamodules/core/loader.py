@@ -117,10 +117,15 @@ class Loader(DataLoader[Any]):
             rank_zero_info(f'num_workers="auto": {self._said} of {self.threads.most} threads')
 
     def _fetched(self) -> Iterator[Any]:
-        if not self.threads:
-            return super().__iter__()
-        fetch: Any = self.dataset.__getitems__  # type: ignore[attr-defined]
-        made = made_by_threads(fetch, self.batch_sampler, self.threads, ahead=self.ahead)  # type: ignore[arg-type]
+        data, keys = self.dataset, self.batch_sampler
+        if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
+            workers: Any = super().__iter__()
+            return _ended(workers) if self.num_workers and not self.persistent_workers else workers
+        made: Iterator[Any]
+        if self.threads:
+            made = made_by_threads(data.__getitems__, keys, self.threads, ahead=self.ahead)
+        else:  # torch's own iterator does the same and takes 8 us a batch for its bookkeeping
+            made = map(self.collate_fn, map(data.__getitems__, keys))
         pins = self.pin_memory and torch.accelerator.is_available()
         return map(pin_memory, made) if pins else made
 
@@ -162,6 +167,18 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
+
+
+def _ended(made: Any) -> Iterator[Any]:
+    """Batches of worker processes, which end with the iteration however it ends.
+
+    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
+    waits 5 s for each worker.
+    """
+    try:
+        yield from made
+    finally:
+        made._shutdown_workers()
 
 
 def lies_inside(place: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .arrays import open_array
 from .boxes import Boxes, WholePicture
 from .decode import decode_pixels
 from .jpeg_slices import Bytes, Sliced, SlicedPicture, from_bytes
@@ -88,7 +89,7 @@ class PicturePack:
     def records(self) -> Records:
         """(N,) RECORD, mapped; read by all processes from the same memory."""
         if self._records is None:
-            self._records = np.load(self.path / RECORDS, mmap_mode="r", allow_pickle=False)
+            self._records = open_array(self.path / RECORDS)
         return self._records
 
     def names(self) -> list[str]:
@@ -230,7 +231,7 @@ class PicturePack:
                 )
         try:
             digest = index_digest(self.path)
-            records = np.load(self.path / RECORDS, mmap_mode="r", allow_pickle=False)
+            records = open_array(self.path / RECORDS)
         except (OSError, ValueError) as error:
             raise PackError(f"{where} is damaged: its index cannot be read ({error})") from error
         if digest != manifest["index"]:

@@ -9,10 +9,12 @@ import lightning as L
 from ..core.base import DataModule
 from ..core.seeding import kept_random_state
 from .batch_findings import batch_findings
+from .figures import drawings
 from .file_findings import check_files, file_findings, skipped_findings
 from .findings import LEVELS, Report
 from .followed import follow
-from .looked import look
+from .looked import Looked, look
+from .overview import sheets
 from .shared_findings import shared_findings
 from .split_findings import rank_facts, split_findings
 from .target_findings import target_findings
@@ -26,6 +28,7 @@ def inspect(
     strict: bool = False,
     module: Any = None,
     samples: bool = True,
+    figures: bool = False,
     progress: bool = False,
 ) -> Report:
     """Look at the data of any datamodule; trains nothing and starts no worker process.
@@ -41,20 +44,29 @@ def inspect(
         module: The model; its ``num_classes`` is held against the labels.
         samples: False makes no sample and reads no picture file: only what is known without is
             looked at.
+        figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
         progress: Show a bar on the terminal while files are read.
 
     Returns:
         :class:`Report`; ``report.failed()`` tells whether there are errors.
     """
     with kept_random_state():
-        report = _inspected(dm, verify=verify, module=module, samples=samples, progress=progress)
+        report, seen = _inspected(
+            dm, verify=verify, module=module, samples=samples, progress=progress
+        )
+        if samples:
+            report.sheets = sheets(dm, seen)
+        if figures and samples:
+            failed: list[str] = []
+            report.drawings = drawings(dm, seen, failed)
+            report.sections |= {"Figures": failed} if failed else {}
     report.strict = strict
     return report
 
 
 def _inspected(
     dm: L.LightningDataModule, *, verify: bool, module: Any, samples: bool, progress: bool
-) -> Report:
+) -> tuple[Report, dict[str, Looked]]:
     report = Report(type(dm).__name__)
     seen, report.findings = look(dm, samples=samples)
     classes = _given(dm, "classes")
@@ -82,7 +94,7 @@ def _inspected(
         found += skipped_findings(dm, seen, facts["Files"])
     found.sort(key=lambda finding: LEVELS.index(finding.level))
     report.sections = {title: lines for title, lines in facts.items() if lines}
-    return report
+    return report, seen
 
 
 def _given(thing: Any, name: str) -> Any:
