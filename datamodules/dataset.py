@@ -383,7 +383,7 @@ class DatasetDataModule(DataModule):
             "global_batch_size": self.hparams["global_batch_size"] is not None,
             "uneven": self.hparams["uneven"] != "repeat",
             "labels": self._labels is not None,
-            "worker_type": self.hparams["worker_type"] != "process",
+            "worker_type": self.hparams["worker_type"] == "thread",
             "with_rows": self.hparams["with_rows"],
             "cache": self.hparams["cache"] is not None,
             "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
