@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import pickle
 import random
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
 import torch
 from contract import same
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from datamodules.core import cores
 from datamodules.core.collate import collate
@@ -43,6 +44,13 @@ def stack(samples):
 
 def rows(loader):
     return torch.cat(list(loader))
+
+
+def test_in_process_batches_are_those_of_torchs_own_iterator():
+    loader = build(Draws())
+    plain = [batch.clone() for batch in DataLoader.__iter__(loader)]
+    assert len(plain) == 6
+    assert same(list(loader), plain)
 
 
 # torch advises against more workers than cores, which small machines have
@@ -145,8 +153,13 @@ class Broken(Dataset):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_names_the_sample_and_its_cause(workers):
     loader = build(Broken(), num_workers=workers)
-    with pytest.raises(SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"):
+    before = active_children()
+    with pytest.raises(
+        SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"
+    ) as kept:
         list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before), "workers outlive the error"
 
 
 class Whole(Dataset):

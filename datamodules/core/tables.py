@@ -13,6 +13,7 @@ import numpy as np
 
 from .cells import CellRules, Column, Style, check_nulls, read_column
 from .csv_frames import CsvFrame, read_csv
+from .parquet_check import check_parquet_file
 from .splits import fingerprint
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _polars_errors(name: str, what: str) -> Iterator[None]:
         yield
     except BaseException as error:
         panic = type(error).__name__ == "PanicException"  # polars' own, beside all its errors
-        if not (panic or isinstance(error, pl.exceptions.PolarsError | OSError)):
+        if not (panic or isinstance(error, pl.exceptions.PolarsError | OSError | ValueError)):
             raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{name} cannot be read as {what} ({first})") from error
@@ -230,6 +231,7 @@ def _read_parquet(
 ) -> tuple[pl.DataFrame, list[str]]:
     import polars as pl
 
+    check_parquet_file(path)  # polars would end the interpreter
     names = list(pl.read_parquet_schema(path))
     wanted = [n for n in names if n not in skip and (only is None or n in only)]
     return pl.read_parquet(path, columns=wanted, glob=False), names

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import torch
 
 from .delimited import SEPARATORS, Rows, split_rows
 from .files import CLUTTER, PathList, contents
+from .parquet_check import check_parquet
 
 Column = int | str
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -108,7 +110,7 @@ def read_cells(
         return _read_delimited(
             str(path), content, roles, [separator] if separator else found, quote, header
         )
-    except (ValueError, gzip.BadGzipFile, EOFError) as error:
+    except (ValueError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
 
 
@@ -220,11 +222,14 @@ def _read_parquet(source: str, data: bytes, roles: dict[str, Column]) -> Cells:
     if data[:4] != b"PAR1":
         raise ValueError("the name says Parquet, the content is none; rename or convert it")
     try:
-        schema = pl.read_parquet_schema(io.BytesIO(data))
-        at = _find(list(schema), roles)
-        names = list(schema)
+        check_parquet(data)  # polars would end the interpreter
+        names = list(pl.read_parquet_schema(io.BytesIO(data)))
+    except (ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"no whole Parquet file: {error}; write it again") from None
+    at = _find(names, roles)
+    try:
         frame = pl.read_parquet(io.BytesIO(data), columns=list({names[i] for i in at.values()}))
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"no whole Parquet file: {error}; write it again") from None
     # polars and fork do not mix (pola-rs/polars#17526): plain lists from here on
     cells = {role: frame[names[i]].to_list() for role, i in at.items()}
