@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import warnings
 from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple
@@ -130,7 +131,8 @@ def unreadable(error: Exception, path: str) -> bool:
     """
     if isinstance(error, ImageError):
         return True
-    gone = isinstance(error, FileNotFoundError | PermissionError)
+    gone = isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
+    gone = gone or getattr(error, "errno", None) == errno.ELOOP
     return gone and getattr(error, "filename", None) == path
 
 
