@@ -18,6 +18,7 @@ from .core.decode import decode_image
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.found_labels import as_array, column_of, find_classes, find_labels
 from .core.loader import make_stream_loader
+from .core.ram_cache import RamCache, check_cache
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again
 from .core.splits import fingerprint
@@ -61,6 +62,10 @@ class DatasetDataModule(DataModule):
         target_key: Field that is the target; None: ``label``, ``labels`` or ``target``.
         train_transform: Applied to a train sample's input.
         eval_transform: The same for val, test and predict.
+        cache: ``"ram"`` keeps what ``load`` gives (PIL of mode RGB or L, uint8 arrays or tensors)
+            of train, val and test, once for all workers; ``load`` must not draw at random, and
+            objects that change during a run are not loaded again.
+        cache_bytes: The most that it takes; None: half of the free memory.
         collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
         mean: One value a channel for pictures; None: ImageNet's.
         std: As ``mean``.
@@ -86,6 +91,8 @@ class DatasetDataModule(DataModule):
         target_key: str | None = None,
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
+        cache: Literal["ram"] | None = None,
+        cache_bytes: int | None = None,
         collate: str | Callable[[list[Any]], Any] = "stack",
         mean: list[float] | None = None,
         std: list[float] | None = None,
@@ -100,6 +107,9 @@ class DatasetDataModule(DataModule):
             check_name(collate, COLLATES, "collate")
         if isinstance(load, str) and load != "image" and not load.startswith("<"):
             raise ValueError(f"load takes a function or 'image', got {load!r}")
+        check_cache(cache, cache_bytes)
+        if cache is not None and load is None:
+            raise ValueError('cache="ram" keeps what load= gives; pass load=, or leave cache out')
         check_name(task, ("multiclass", "multilabel", "regression"), "task")
         self.task = task
         given = {"train": train if dataset is None else dataset, "val": val, "test": test}
@@ -267,7 +277,15 @@ class DatasetDataModule(DataModule):
             self._parts(split, with_target=labels is None),
             labels=labels,
             targets=self._targets(split) if own else None,
+            cache=self._cache_of("train" if from_train else split, data),
         )
+
+    def _cache_of(self, part: str, data: Any) -> tuple[RamCache, str] | None:
+        cache = self._make_ram_cache()
+        if cache is None:
+            return None
+        cache.add_part(part, len(data))
+        return cache, part
 
     def _targets(self, split: Split) -> Indices | None:
         found, known = self._found.get("train"), self.fitted.get("known")
@@ -352,7 +370,10 @@ class DatasetDataModule(DataModule):
         )
         workers = self.hparams["num_workers"] if num_workers is None else num_workers
         return make_stream_loader(
-            stream, num_workers=workers, options=self.loader_options, **self._crossing()
+            stream,
+            num_workers=None if workers == "auto" else workers,
+            options=self.loader_options,
+            **self._crossing(),
         )
 
     def _check_stream(self) -> None:
@@ -364,6 +385,7 @@ class DatasetDataModule(DataModule):
             "labels": self._labels is not None,
             "worker_type": self.hparams["worker_type"] != "process",
             "with_rows": self.hparams["with_rows"],
+            "cache": self.hparams["cache"] is not None,
             "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
         }
         named = [name for name, given in asked.items() if given]

@@ -79,6 +79,8 @@ class FeaturesDataset(Dataset[Any]):
         targets: N targets.
     """
 
+    draws = False
+
     def __init__(self, features: Tensor, targets: Tensor) -> None:
         self.features, self.targets = features, targets
 

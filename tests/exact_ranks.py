@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-import lightning as L
 import torch
 from torch.utils.data import TensorDataset
+from trainers import quiet_trainer
 
 from datamodules import DatasetDataModule
 from models import Classifier
@@ -51,17 +51,7 @@ def main() -> None:
         seed=4,
     )
     model = Recorded(WrongOnRowZero(), num_classes=2, lr=0.0)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=world,
-        strategy="ddp" if world > 1 else "auto",
-        max_epochs=2,
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = quiet_trainer(world, max_epochs=2, num_sanity_val_steps=0)
     trainer.fit(model, dm)
     val = trainer.validate(model, dm, verbose=False)[0]
     confusion = model.confusion_matrix.tolist()

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torchvision.transforms import v2
+from trainers import quiet_trainer
 
 from datamodules import ImageFolderDataModule
 
@@ -72,17 +73,8 @@ def main():
         num_workers=0,
     )
     model = Recorder()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp",
-        max_epochs=1,
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[Writer("epoch")],
+    trainer = quiet_trainer(
+        2, strategy="ddp", max_epochs=1, num_sanity_val_steps=0, callbacks=[Writer("epoch")]
     )
     trainer.fit(model, dm)
     trainer.predict(model, dm, return_predictions=False)

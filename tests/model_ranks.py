@@ -13,6 +13,7 @@ from pathlib import Path
 import lightning as L
 import torch
 from torch import nn
+from trainers import quiet_trainer
 
 from datamodules.core.batch import Batch
 from models import Classifier, Regressor
@@ -84,17 +85,7 @@ def rows(task):
 
 
 def trainer(world, folder, **options):
-    return L.Trainer(
-        accelerator="cpu",
-        devices=world,
-        strategy="ddp" if world > 1 else "auto",
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
+    return quiet_trainer(world, default_root_dir=folder, **options)
 
 
 def scores(world, folder):

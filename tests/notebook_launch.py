@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import lightning as L
+from trainers import quiet_trainer
 from two_ranks import Recorder
 
 from datamodules import samples
@@ -14,17 +14,8 @@ def main() -> None:
     dm = getattr(samples, sys.argv[1])(batch_size=64)
     print(tuple(dm.preview().target.shape))
     model = Recorder() if len(sys.argv) < 3 else make()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp_fork",
-        max_epochs=1,
-        limit_train_batches=3,
-        limit_val_batches=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+    trainer = quiet_trainer(
+        2, strategy="ddp_fork", max_epochs=1, limit_train_batches=3, limit_val_batches=2
     )
     trainer.fit(model, dm)
     print("FITTED")

@@ -13,6 +13,7 @@ import lightning as L
 import numpy as np
 import torch
 from torch.utils.data import Dataset
+from trainers import quiet_trainer
 
 from datamodules import DataModule
 from datamodules.core.buckets import LengthBuckets
@@ -91,16 +92,7 @@ def main() -> None:
     found = {}
     for kind in KINDS:
         model = Recorder()
-        trainer = L.Trainer(
-            accelerator="cpu",
-            devices=2,
-            strategy="ddp",
-            max_epochs=EPOCHS,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
+        trainer = quiet_trainer(2, strategy="ddp", max_epochs=EPOCHS)
         trainer.fit(model, module_of(kind))
         found[kind] = model.seen
     # one write each, so that the ranks' lines do not mix

@@ -17,6 +17,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from trainers import quiet_trainer
 
 from datamodules import DatasetDataModule
 
@@ -111,15 +112,11 @@ def run(settings: dict[str, Any], folder: Path, out: Path, ckpt: str | None = No
     callbacks: list[Any] = [saver]
     if s["stop"] is not None and ckpt is None:
         callbacks.append(Stop(s["stop"], s["how"], folder / "stop.ckpt"))
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=s["devices"],
-        strategy="ddp" if s["devices"] > 1 else "auto",
+    trainer = quiet_trainer(
+        s["devices"],
+        enable_checkpointing=True,
         **{"max_epochs": 3, **s["flags"], **(s.get("more", {}) if ckpt else {})},
         callbacks=callbacks,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         default_root_dir=folder,
     )
     trainer.fit(Recorder(s, out), dm, ckpt_path=ckpt, weights_only=None if ckpt is None else True)

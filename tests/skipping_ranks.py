@@ -13,6 +13,7 @@ from pathlib import Path
 import lightning as L
 import torch
 from torchvision.transforms import v2
+from trainers import quiet_trainer
 
 from datamodules import ImageFolderDataModule
 
@@ -48,17 +49,7 @@ def main():
         sampler="sequential",
     )
     model = Recorder()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
-        max_epochs=2,
-        limit_val_batches=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = quiet_trainer(devices, max_epochs=2, limit_val_batches=0)
     trainer.fit(model, dm)
     bad = [Path(path).name for path in dm.bad_files]
     seen = {"train": model.train_rows, "steps": model.steps, "bad": bad}

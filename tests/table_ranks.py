@@ -10,6 +10,7 @@ import sys
 
 import lightning as L
 import torch
+from trainers import quiet_trainer
 
 from datamodules.tabular import TabularDataModule
 
@@ -59,16 +60,7 @@ def main() -> None:
         seed=3,
     )
     model = Seen()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=world,
-        strategy="ddp" if world > 1 else "auto",
-        max_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = quiet_trainer(world, max_epochs=1)
     trainer.fit(model, dm)
     trainer.test(model, dm, verbose=False)
     trainer.predict(model, dm, return_predictions=False)

@@ -4,10 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
 from datamodules.core.buckets import LengthBuckets, fit_bounds
 from datamodules.core.plans import Facts
 from datamodules.core.samplers import ShardedBatchSampler
+from datamodules.core.steps import Batches
 
 RANDOM = np.random.default_rng(0)
 LENGTHS = np.clip(
@@ -38,6 +40,52 @@ def test_bounds_have_the_least_padding():
         for chosen in itertools.combinations(range(2, 32, 2), r)
     )
     assert padding(fit_bounds(lengths, 3, 2)) == best
+
+
+def test_bounds_equal_those_of_the_plain_loops():
+    draws = np.random.default_rng(1)
+    for n, top, count, multiple in ((1, 9, 4, 8), (50, 40, 3, 1), (900, 700, 32, 8), (9, 3, 5, 2)):
+        lengths = draws.integers(1, top, n)
+        steps_up = -(-lengths // multiple)
+        total = np.cumsum(np.bincount(steps_up, minlength=2)).tolist()
+        best = {(1, j): (total[j] * j * multiple, [j]) for j in range(len(total))}
+        for k in range(2, count + 1):
+            for j in range(len(total)):
+                costs = [
+                    best[k - 1, i][0] + (total[j] - total[i]) * j * multiple for i in range(j + 1)
+                ]
+                i = costs.index(min(costs))
+                best[k, j] = (costs[i], [*best[k - 1, i][1], j])
+        expected = sorted({j * multiple for j in best[count, len(total) - 1][1]} - {0})
+        assert fit_bounds(lengths, count, multiple).tolist() == expected
+
+
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("n", [1, 40, 3000])
+def test_an_epoch_equals_the_plain_way_step_by_step(world, drop_last, n):
+    lengths = LENGTHS[:n]
+    kind = LengthBuckets(max_tokens=4000, buckets=6)
+    bounds = kind.bounds(lengths)
+    generator = torch.Generator().manual_seed(5)
+    facts = Facts(n, 32, lengths=lengths, drop_last=drop_last)
+    found = Batches.of(kind.plan(facts)(generator, world))
+    plain = torch.Generator().manual_seed(5)
+    order = torch.randperm(n, generator=plain).tolist()
+    expected, carry = [], []
+    for lower, bound in itertools.pairwise([0, *bounds.tolist()]):
+        members = carry + [i for i in order if lower < lengths[i] <= bound]
+        size = 4000 // bound
+        while len(members) >= size * world:
+            expected.append([members[r * size : (r + 1) * size] for r in range(world)])
+            members = members[size * world :]
+        carry = members
+    if carry and not drop_last:
+        carry = np.resize(carry, max(len(carry), world * min(2, size, n)))
+        expected.append([part.tolist() for part in np.array_split(carry, world)])
+    mixed = torch.randperm(len(expected), generator=plain).tolist()
+    flat = [batch for s in mixed for batch in expected[s]]
+    assert [found.batch(b).tolist() for b in range(len(found))] == flat
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])

@@ -8,6 +8,7 @@ import sklearn.metrics as reference
 import torch
 from torch import nn
 from torch.nn import functional as F
+from trainers import quiet_trainer
 
 from datamodules.core.batch import Batch, RowBatch, TabularInputs, TextInputs
 from models import Classifier
@@ -67,15 +68,7 @@ def batches(n=21, size=5, several=False, seed=0):
 
 
 def trainer(tmp_path, **options):
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **{"max_epochs": 1, **options},
-    )
+    return quiet_trainer(default_root_dir=tmp_path, **{"max_epochs": 1, **options})
 
 
 def columns(data):

@@ -1,11 +1,29 @@
 from __future__ import annotations
 
+import pickle
+from typing import NamedTuple
+
 import pytest
 import torch
 
 from datamodules.core import collate as collate_module
-from datamodules.core.batch import Batch
-from datamodules.core.collate import collate, collate_inputs
+from datamodules.core.batch import Batch, PaddedInputs
+from datamodules.core.collate import (
+    StackError,
+    collate,
+    collate_inputs,
+    collate_pairs,
+    list_pairs,
+    pad,
+    pad_pairs,
+)
+
+
+class Views(NamedTuple):
+    """Two inputs of one sample."""
+
+    near: torch.Tensor
+    far: float
 
 
 def test_pairs_become_a_batch_by_hand():
@@ -71,3 +89,90 @@ def test_lists_keep_what_does_not_stack():
     inputs, targets = collate_module.list_pairs(list(zip(images, boxes, strict=True)))
     assert inputs == images
     assert targets == boxes
+
+
+def test_bare_inputs_stay_a_list_and_only_a_tuple_of_two_is_a_pair():
+    tensors = [torch.zeros(2, 3), torch.ones(2, 1)]
+    assert list_pairs(tensors) is not tensors
+    assert list_pairs(tensors) == tensors
+    triples = [(0, 1, 2), (3, 4, 5)]
+    assert list_pairs(triples) == triples
+    assert list_pairs([[0, 1], [2, 3]]) == [[0, 1], [2, 3]]
+
+
+def test_a_named_tuple_of_two_is_one_input_and_keeps_its_type():
+    batch = collate([Views(torch.zeros(2), 0.5), Views(torch.ones(2), 1.5)])
+    assert type(batch) is Views
+    assert batch.near.tolist() == [[0, 0], [1, 1]]
+    assert batch.far.tolist() == [0.5, 1.5]
+    assert batch.far.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float16])
+def test_inputs_keep_every_dtype_but_float64(dtype):
+    assert collate_inputs([torch.zeros(2, dtype=dtype)] * 3).dtype == dtype
+    assert collate_inputs([{"x": torch.zeros(2, dtype=dtype)}] * 3)["x"].dtype == dtype
+    assert collate_inputs([torch.zeros(2, dtype=torch.float64)] * 3).dtype == torch.float32
+
+
+@pytest.mark.parametrize("together", [collate_pairs, pad_pairs, list_pairs])
+def test_a_sample_with_a_part_more_is_refused(together):
+    samples = [(torch.zeros(2), 0), (torch.zeros(2), 1, "lost")]
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        together(samples)
+
+
+def test_padding_of_one_sample_and_its_default_of_zero():
+    alone = pad([torch.tensor([1, 2])])
+    assert alone.values.tolist() == [[1, 2]]
+    assert alone.mask.dtype == torch.bool
+    assert pad([torch.ones(2), torch.ones(1)]).values.tolist() == [[1, 1], [1, 0]]
+    bare = pad_pairs([torch.ones(1), torch.ones(3)])
+    assert type(bare) is PaddedInputs
+    assert bare.values.tolist() == [[1, 0, 0], [1, 1, 1]]
+    assert pad_pairs([torch.ones(1), torch.ones(2)], value=7).values.tolist() == [[1, 7], [1, 1]]
+    pairs = pad_pairs([(torch.ones(1), 0), (torch.ones(2), 1)])
+    assert pairs.inputs.values.tolist() == [[1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("together", "samples", "message"),
+    [
+        (
+            collate,
+            [(torch.zeros(3, 4), 0), (torch.zeros(3, 5), 0)],
+            "inputs of one batch differ: sample 0 of the batch has (3, 4) float32, "
+            "sample 1 of the batch has (3, 5) float32; "
+            "give them one size and dtype in the transform, or pad them: collate='pad'",
+        ),
+        (
+            collate,
+            [(0, torch.zeros(1)), (0, torch.zeros(1, dtype=torch.int64))],
+            "target of one batch differ: sample 0 of the batch has (1,) float32, "
+            "sample 1 of the batch has (1,) int64; "
+            "give them one size and dtype in the transform, or pad them: collate='pad'",
+        ),
+        (
+            pad_pairs,
+            [torch.zeros(2), torch.zeros(3), torch.zeros(3, dtype=torch.uint8)],
+            "inputs of one batch differ: sample 0 of the batch has (2,) float32, "
+            "sample 2 of the batch has (3,) uint8; give them one number of dimensions",
+        ),
+    ],
+)
+def test_the_whole_message_and_it_reaches_the_parent_of_a_worker(together, samples, message):
+    with pytest.raises(StackError) as caught:
+        together(samples)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert str(error) == message
+        assert error.positions == (0, len(samples) - 1)
+        assert error.args == (error.field, error.one, error.other, error.positions, error.remedy)
+        assert error.named("a.png", "b.png").startswith(f"{error.field} of one batch differ: a.png")
+
+
+def test_what_does_not_collate_names_the_type_and_the_remedy():
+    with pytest.raises(ValueError, match="samples of type set do not make a batch") as caught:
+        collate_inputs([{1}])
+    assert str(caught.value).endswith(
+        "; return tensors of one shape, or pass loader_options={'collate_fn': ...}"
+    )

@@ -26,7 +26,7 @@ def fitted(tmp_path):
 def test_rows_are_scaled_flagged_and_coded(tmp_path):
     table, features = fitted(tmp_path)
     packed, counts = pack(table, np.array([2, 1]), features)
-    numeric, codes, target = packed.gather(torch.arange(2))
+    numeric, codes, target = packed.gather(np.arange(2))
     x = (np.array([5, 3]) - 3) / np.std([1, 3, 5])
     g = (np.array([3, 2]) - 2) / np.std([1, 2, 3])
     torch.testing.assert_close(numeric, torch.tensor(np.stack([x, g, [0, 1]], 1)).float())
@@ -39,7 +39,7 @@ def test_what_train_never_showed_is_counted(tmp_path):
     _, features = fitted(tmp_path)
     new = read(tmp_path, "c,x,g,more\nz,,1,0\ny,1,,0\nz,2,2,0\n,2,2,0\n", "new.csv")
     packed, counts = pack(new, np.arange(4), features)
-    numeric, codes, _ = packed.gather(torch.arange(4))
+    numeric, codes, _ = packed.gather(np.arange(4))
     assert codes[:, 0].tolist() == [1, 1, 1, 0]
     assert numeric[0, 0] == 0  # the median
     assert numeric[:, 2].tolist() == [0, 1, 0, 0]
@@ -63,7 +63,7 @@ def test_blocks_of_rows_give_the_same(tmp_path, monkeypatch):
 def test_numbers_of_days_and_years_lose_nothing_by_float32(tmp_path):
     table = read(tmp_path, "t\n1700000000.25\n1700000000.5\n1700000000.75\n")
     features = fit_columns(table, np.arange(3), ["t"])[0]
-    numeric, _, _ = pack(table, np.arange(3), features)[0].gather(torch.arange(3))
+    numeric, _, _ = pack(table, np.arange(3), features)[0].gather(np.arange(3))
     torch.testing.assert_close(numeric[:, 0], torch.tensor([-1.2247449, 0, 1.2247449]))
 
 
@@ -71,7 +71,7 @@ def test_a_category_may_come_as_numbers_and_numbers_as_texts(tmp_path):
     table = read(tmp_path, "c,x\nb,1\n1,2\nb,3\n1,4\n")
     features = fit_columns(table, np.arange(4), ["c", "x"])[0]
     new = read(tmp_path, "c,x\n1,1\n2,2\n", "new.csv")
-    assert pack(new, np.arange(2), features)[0].gather(torch.arange(2))[1].tolist() == [[2], [1]]
+    assert pack(new, np.arange(2), features)[0].gather(np.arange(2))[1].tolist() == [[2], [1]]
 
 
 def test_a_lost_column_and_words_for_numbers_are_named(tmp_path):

@@ -21,6 +21,17 @@ def test_equal_to_torchvision_to_the_bit(pictures):
     assert torch.equal(Finish(IMAGENET_MEAN, IMAGENET_STD)(pictures), rows)
 
 
+@pytest.mark.parametrize("shape", [(70, 3, 64, 64), (2, 3, 300, 300), (0, 3, 8, 8)])
+def test_parts_of_a_batch_join_without_a_seam(shape):
+    draws = torch.Generator().manual_seed(0)
+    batch = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draws)
+    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
+    for pictures in (batch, batch.flip(-1), batch.to(memory_format=torch.channels_last)):
+        expected = pictures.to(torch.float32).div(255).sub(mean).div(std)
+        assert torch.equal(finish(pictures), expected)
+
+
 def test_structure_is_kept_and_only_uint8_pictures_change(pictures):
     finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
     target, floats = torch.arange(5), torch.rand(5, 3, 7, 9)

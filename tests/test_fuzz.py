@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,12 +17,44 @@ from processes import run_program
 from datamodules.core.tables import read_table
 
 FUZZ = Path(__file__).parent.parent / "scripts" / "fuzz.py"
+TARGETS = ("decode", "jpeg", "pack", "features", "table", "text", "labels", "parquet")
 
 
-@pytest.mark.parametrize("target", ["decode", "table"])
-def test_every_damaged_file_is_read_or_refused_by_name(target):
-    output = run_program("-W", "ignore", FUZZ, target, "--count", "2000", timeout=240)
-    assert f"{target}: 2000 inputs from seed 0" in output
+def test_every_damaged_file_is_read_or_refused_by_name():
+    output = run_program(FUZZ, *TARGETS, "--count", "2000", timeout=240)
+    for target in TARGETS:
+        found = re.search(rf"^{target}: 2000 inputs from seed 0: (.*)$", output, re.MULTILINE)
+        came = ast.literal_eval(found[1])
+        assert set(came) == {"read", "refused"}
+        assert min(came.values()) >= 50, "inputs are damaged too little or too much to tell"
+
+
+FAULTY = """
+import os, sys
+sys.path.insert(0, {scripts!r})
+import damaged_files, fuzz
+
+def read(folder):
+    exec(next(folder.iterdir()).name)
+
+names = ["0", "os.abort()", "raise KeyError(1)", "raise ValueError(2)", "4"]
+target = damaged_files.Target([{{name: b"x"}} for name in names], read, lambda error: False)
+fuzz.target_of = lambda name, folder: target
+sys.exit(fuzz.main())
+"""
+
+
+def test_a_crash_and_foreign_exceptions_are_counted_with_their_seeds(tmp_path):
+    program = tmp_path / "faulty.py"
+    program.write_text(FAULTY.format(scripts=str(FUZZ.parent)))
+    command = [sys.executable, program, "decode", "--count", "5", "--seed", "0"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert "seed 1: the process ended with code -6" in ran.stdout
+    assert "seed 2: KeyError: 1" in ran.stdout
+    assert "seed 3: the error lacks the file's name: ValueError(2)" in ran.stdout
+    counts = "{'crashed or hung': 1, 'foreign': 1, 'read': 2, 'without its name': 1}"
+    assert ran.stdout.endswith(f"decode: 5 inputs from seed 0: {counts}\n")
 
 
 def test_a_byte_order_mark_before_other_bytes_than_utf_8_is_refused_by_name(tmp_path):

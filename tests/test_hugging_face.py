@@ -5,6 +5,7 @@ from __future__ import annotations
 import lightning as L
 import pytest
 import torch
+from trainers import quiet_trainer
 
 from datamodules import DatasetDataModule, TabularDataModule, TextDataModule
 
@@ -26,16 +27,7 @@ def texts(tmp_path):
 
 
 def quiet(tmp_path, **flags):
-    return L.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-        **flags,
-    )
+    return quiet_trainer(default_root_dir=tmp_path, **flags)
 
 
 class Wrapped(L.LightningModule):

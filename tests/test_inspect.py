@@ -20,7 +20,7 @@ from datamodules import (
     TextDataModule,
     samples,
 )
-from datamodules.insight import Finding, Report, inspect
+from datamodules.insight import Finding, Report, SampleStep, inspect, print_report
 
 sys.path.append(str(Path(__file__).parent.parent / "scripts"))
 import inspect_data
@@ -316,7 +316,7 @@ def test_clean_data_raise_no_alarm(name, tmp_path):
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_data_raise_no_alarm(name, data_dir):
-    report = inspect(REAL[name](data_dir / name))
+    report = inspect(REAL[name](data_dir / name), verify=True)
     assert not report.failed(strict=True), str(report)
 
 
@@ -336,6 +336,27 @@ def test_a_report_shows_findings_and_escapes_them():
     assert "&lt;b&gt; is in both" in report._repr_html_()
     assert not report.failed()
     assert report.failed(strict=True)
+    report.strict = True
+    assert report.failed()
+
+
+def test_levels_are_printed_in_words_and_by_sign_without_breaking_a_path(capsys):
+    path = "/".join(["a long folder [red]"] * 12)
+    findings = [Finding("error", "overlap", f"{path} is in both", "remove it")]
+    findings.append(Finding("note", "padding", "padding is 63%", "sort"))
+    step = SampleStep("train", "decode", "3 x 4 pixels, RGB", "uint8", "0 to 255")
+    print_report(Report("Data", {"Splits": ["train: 3 samples"]}, findings, [step]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:4] == [f"x error [overlap] {path} is in both", "    remove it",
+                          "- note [padding] padding is 63%"]  # fmt: skip
+    assert "  train: 3 samples" in lines
+    assert "  decode  3 x 4 pixels, RGB  uint8  0 to 255" in lines
+
+
+def test_strict_counts_warnings():
+    dm = own(train_loader={"shuffle": False})
+    assert not inspect(dm).failed()
+    assert inspect(dm, strict=True).failed()
 
 
 def test_the_script_ends_with_1_on_faults(tmp_path, capsys):
@@ -348,3 +369,13 @@ def test_the_script_ends_with_1_on_faults(tmp_path, capsys):
 def test_the_script_ends_with_0_on_clean_data(capsys):
     assert inspect_data.main(["--data", "wine", "--strict", "true"]) == 0
     assert "train: 142 samples" in capsys.readouterr().out
+
+
+def test_the_script_writes_the_report_on_faults_too(tmp_path, capsys):
+    folders(tmp_path / "in", lambda r: shutil.copy(r / "train/ash/0.png", r / "val/ash/twin.png"))
+    arguments = ["--data", "ImageFolderDataModule", f"--data.root={tmp_path / 'in'}"]
+    place = tmp_path / "out" / "look.html"
+    assert inspect_data.main([*arguments, "--data.image_size=12", f"--report={place}"]) == 1
+    assert "twin.png" in place.read_text(encoding="utf-8")
+    assert (place.parent / "look-class-bars.png").exists()
+    assert str(place) in capsys.readouterr().out

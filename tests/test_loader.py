@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import pickle
 import random
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
 import torch
 from contract import same
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from datamodules.core import cores
 from datamodules.core.collate import collate
@@ -43,6 +44,13 @@ def stack(samples):
 
 def rows(loader):
     return torch.cat(list(loader))
+
+
+def test_in_process_batches_are_those_of_torchs_own_iterator():
+    loader = build(Draws())
+    plain = [batch.clone() for batch in DataLoader.__iter__(loader)]
+    assert len(plain) == 6
+    assert same(list(loader), plain)
 
 
 # torch advises against more workers than cores, which small machines have
@@ -145,8 +153,13 @@ class Broken(Dataset):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_names_the_sample_and_its_cause(workers):
     loader = build(Broken(), num_workers=workers)
-    with pytest.raises(SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"):
+    before = active_children()
+    with pytest.raises(
+        SampleError, match=r"sample 5 \(photos/5.jpg\): OSError: image file"
+    ) as kept:
         list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before), "workers outlive the error"
 
 
 class Whole(Dataset):
@@ -200,7 +213,7 @@ def test_h21_worker_options_with_workers_arrive():
         ({"shuffle": True}, 0, "use sampler="),
         ({"batch_size": 3}, 0, "use batch_size="),
         ({"num_workers": 3}, 0, "use num_workers="),
-        ({}, "auto", "num_workers must be a whole number"),
+        ({}, "all", "num_workers must be a whole number.*or 'auto', got 'all'"),
         (["a"], 0, "must be a dict"),
         ({"prefetch_factor": "a"}, 2, "at least 1, got 'a'"),
         ({}, -1, "num_workers must be a whole number, at least 0"),
@@ -230,17 +243,44 @@ def test_keyed_dataset_pickles():
     assert collate(copy.__getitems__([1]))[0].tolist() == [1]
 
 
-def test_cores_are_shared_between_ranks_of_a_machine(monkeypatch):
+@pytest.fixture
+def eight_cores(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    monkeypatch.setattr(cores.Path, "read_text", lambda self: "max 100000")
+    monkeypatch.setattr(cores, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(cores, "OWN_GROUP", tmp_path / "own")
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    assert usable_cores() == 8
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    return tmp_path
+
+
+def test_cores_are_shared_between_ranks_of_a_machine(eight_cores, monkeypatch):
+    assert default_workers() == usable_cores() == 8
+    assert default_workers(ranks=2) == 4  # as a Trainer with two devices starts them
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert default_workers() == 2
+    assert default_workers() == default_workers(ranks=2) == 2
+    assert default_workers(ranks=20) == 1
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "8")
-    assert default_workers() == 8
-    monkeypatch.setattr(cores.Path, "read_text", lambda self: "150000 100000")
-    assert usable_cores() == 2
+    assert default_workers(ranks=2) == 8
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "max 100000", "a/cpu.max": "300000 100000", "a/b/cpu.max": "max 1"}, 3),
+        ({"cpu.max": "100000 100000", "a/b/cpu.max": "300000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu.max": "nonsense"}, 8),
+    ],
+)
+def test_cores_go_by_the_quotas_of_the_control_groups(eight_cores, files, expected):
+    (eight_cores / "own").write_text("1:cpu:/x\n0::/a/b\n")
+    for name, text in files.items():
+        (eight_cores / name).parent.mkdir(parents=True, exist_ok=True)
+        (eight_cores / name).write_text(text)
+    assert usable_cores() == expected
 
 
 def test_own_collate_is_used():

@@ -135,6 +135,9 @@ def test_without_seeds_a_batch_is_the_pictures_themselves(padding):
     assert torch.equal(dataset.get_batch(rows, None).inputs, data[[2, 0, 3]])
     assert torch.equal(dataset[-1][0], data[3])
     assert dataset[1][1] == 1
+    for outside in (np.array([4]), np.array([0, -1])):
+        with pytest.raises(IndexError):
+            dataset.get_batch(outside, seeds(len(outside)))
 
 
 def test_a_batch_is_the_callers_own():
@@ -143,6 +146,12 @@ def test_a_batch_is_the_callers_own():
     batch = dataset.get_batch(np.arange(4), seeds(4))
     batch.inputs.zero_()
     assert torch.equal(dataset.get_batch(np.arange(4), None).inputs, pixels())
+
+
+def test_only_random_steps_draw():
+    assert PixelDataset(pixels(), torch.arange(4), padding=1).draws
+    assert PixelDataset(pixels(), torch.arange(4), flip=True).draws
+    assert not PixelDataset(pixels(), torch.arange(4)).draws
 
 
 def test_a_sample_draws_the_same_in_any_batch():

@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 
 from datamodules import DatasetDataModule, ImageFolderDataModule
 from datamodules.insight import DataRecord, describe_data, make_safe
-from datamodules.insight.record import shortened
+from datamodules.insight.record import known_findings, shortened
 
 
 def folder_of(path, **options):
@@ -68,7 +68,8 @@ def test_the_callback_writes_json_beside_the_run(tmp_path):
 
     DataRecord(tmp_path / "new" / "run").on_train_start(Run, None)
     found = json.loads((tmp_path / "new" / "run" / "data.json").read_text(encoding="utf-8"))
-    assert found == json.loads(json.dumps(describe_data(dm)))
+    assert found.pop("inspected")
+    assert found == json.loads(json.dumps(describe_data(dm, findings=[])))
 
 
 def test_fit_writes_the_record(tmp_path, capfd):
@@ -76,6 +77,30 @@ def test_fit_writes_the_record(tmp_path, capfd):
     assert fit.main([*options, "--max_epochs=1"]) == 0
     found = json.loads((tmp_path / "runs/image_folder-1/data.json").read_text(encoding="utf-8"))
     assert found["splits"] == {"train": 24, "val": 12, "test": 12}
+    assert found["findings"] == []
+    assert found["inspected"].startswith("settings, labels and data in memory")
+
+
+def test_the_record_holds_what_a_look_without_samples_finds():
+    data = TensorDataset(torch.zeros(90, 3), (torch.arange(90) < 3).long())
+    dm = DatasetDataModule(data, val_split=0, test_split=0, train_transform=lambda x: 1 / 0)
+    found = known_findings(dm)
+    assert [f["code"] for f in found["findings"]] == ["imbalance", "not-picklable", "no-val"]
+    assert found["findings"][0]["level"] == "warning"
+    assert known_findings(L.LightningDataModule())["inspected"].startswith("not inspected")
+
+
+def test_recording_leaves_a_running_fit_as_it_is(tmp_path):
+    class Uneven(DatasetDataModule):
+        pass
+
+    dm = Uneven(TensorDataset(torch.zeros(30, 3), torch.arange(30) % 2), val_split=5)
+    loader = dm.train_dataloader()
+    guard, state = dm._guard, torch.get_rng_state()
+    known_findings(dm)
+    assert dm._train_loader is loader
+    assert dm._guard is guard
+    assert torch.equal(state, torch.get_rng_state())
 
 
 # --- safe mode -----------------------------------------------------------------------------------

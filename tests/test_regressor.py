@@ -5,6 +5,7 @@ import pytest
 import sklearn.metrics as reference
 import torch
 from torch import nn
+from trainers import quiet_trainer
 
 from datamodules.core.batch import Batch
 from models import Regressor
@@ -49,15 +50,7 @@ class Data(L.LightningDataModule):
 
 
 def trainer(tmp_path, **options):
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **{"max_epochs": 1, **options},
-    )
+    return quiet_trainer(default_root_dir=tmp_path, **{"max_epochs": 1, **options})
 
 
 def batches(targets=None, n=21, size=5):

@@ -26,7 +26,7 @@ def packed(target="class", *, numeric=2, codes=1, targets=0, rows=5):
 
 
 def test_a_batch_is_the_rows_asked_for():
-    numeric, codes, target = packed().gather(torch.tensor([3, 0, 3]))
+    numeric, codes, target = packed().gather(np.array([3, 0, 3]))
     assert numeric.tolist() == [[3, 3.5], [0, 0.5], [3, 3.5]]
     assert codes.tolist() == [[103], [100], [103]]
     assert target.tolist() == [21, 0, 21]
@@ -40,9 +40,38 @@ def test_a_batch_is_the_rows_asked_for():
 
 
 def test_numbers_may_be_the_target():
-    _, _, target = packed("value", targets=2).gather(torch.tensor([1]))
+    _, _, target = packed("value", targets=2).gather(np.array([1]))
     assert target.tolist() == [[0.5, 0.75]]
-    assert packed("none").gather(torch.tensor([1]))[2] is None
+    assert packed("none").gather(np.array([1]))[2] is None
+
+
+@pytest.mark.parametrize("target", ["class", "value", "none"])
+@pytest.mark.parametrize(("numeric", "codes"), [(1, 0), (0, 3), (30, 8)])
+def test_a_gather_equals_indexing_each_column(target, numeric, codes):
+    draws = np.random.default_rng(0)
+    rows = packed(target, numeric=numeric, codes=codes, targets=2, rows=50)
+    views = rows.views()
+    views.numeric[:] = draws.normal(size=(50, numeric))
+    views.numeric[:7] = np.nan
+    views.codes[:] = draws.integers(0, 2**31 - 1, (50, codes))
+    indices = draws.integers(0, 50, 33)
+    found = rows.gather(indices)
+    wanted = (views.numeric, views.codes.astype(np.int64), views.target)
+    for part, column in zip(found, wanted, strict=True):
+        if part is None:
+            assert target == "none"
+            continue
+        assert part.is_contiguous()
+        np.testing.assert_array_equal(part.numpy(), column[indices])
+    found[0].zero_()
+    assert rows.views().numeric[7:].any() or not numeric, "a batch is the caller's own"
+
+
+def test_labels_are_those_of_the_batches():
+    data = RowDataset(packed())
+    assert data.targets.tolist() == [0, 7, 14, 21, 28]
+    assert data.targets.dtype == np.int64
+    assert RowDataset(packed("value", targets=1)).targets is None
 
 
 def test_a_dataset_gives_batches_and_single_rows():

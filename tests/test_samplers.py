@@ -156,6 +156,20 @@ def test_predict_hands_on_plain_integers():
     assert all(type(i) is int for batch in sampler for i in batch)
 
 
+def test_without_draws_there_are_no_seeds_and_the_batches_are_the_same():
+    plain = list(ShardedBatchSampler(Shuffled(20, 4), 20, seed=0))
+    bare = list(ShardedBatchSampler(Shuffled(20, 4), 20, seed=0, draws=False))
+    assert [keys.indices.tolist() for keys in bare] == [keys.indices.tolist() for keys in plain]
+    assert all(keys.seeds is None for keys in bare)
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000, 70_000])
+def test_the_order_is_torchs_own_permutation(n):
+    order = Shuffled(n, 4).order(torch.Generator().manual_seed(3))
+    assert order.dtype == np.int64
+    assert order.tolist() == torch.randperm(n, generator=torch.Generator().manual_seed(3)).tolist()
+
+
 def test_iterating_changes_nothing_and_first_skips_steps():
     sampler = ShardedBatchSampler(Shuffled(20, 4), 20, seed=0)
     whole = [keys.indices.tolist() for keys in sampler]
@@ -205,10 +219,68 @@ def test_keys_carry_32_bit_seeds():
         (lambda g, w: [0, 1], "gives a list of batches"),
         (lambda g, w: [[0, 1], []], "batch 1 of the plan holds no whole numbers"),
         (lambda g, w: [[0.5, 1.5]], "batch 0 of the plan holds no whole numbers"),
-        (lambda g, w: [[0, 999]], "indices 0 to 999, the dataset has 4"),
+        (lambda g, w: [[0, 999]], "indices 0 to 999, the dataset has 4 samples"),
+        (lambda g, w: [[0, 4]], "indices 0 to 4, the dataset has 4 samples"),
         (lambda g, w: [[-1, 0]], "indices -1 to 0"),
     ],
 )
 def test_a_plan_that_cannot_be_run_is_refused(plan, message):
     with pytest.raises(ValueError, match=message):
         list(ShardedBatchSampler(plan, 4))
+
+
+def test_one_sampler_plans_each_epoch_anew_and_once():
+    planned = []
+
+    def plan(generator, world_size):
+        planned.append(world_size)
+        return Shuffled(20, 4)(generator, world_size)
+
+    sampler = ShardedBatchSampler(plan, 20, seed=0)
+    orders = []
+    for epoch in (0, 1, 0):
+        sampler.set_epoch(epoch)
+        orders.append([keys.indices.tolist() for keys in sampler])
+        assert len(sampler) == len(orders[-1]) == 5
+        list(sampler)
+    assert orders[0] == orders[2] != orders[1]
+    assert planned == [1, 1, 1]
+
+
+def test_dropped_batches_leave_no_samples_behind_in_the_plan():
+    sampler = ShardedBatchSampler(
+        lambda g, w: [[0, 1], [2], [3, 4, 5]], 6, num_replicas=2, rank=0, uneven="drop"
+    )
+    assert sampler.planned().indices.tolist() == [0, 1, 2]
+    assert sampler.planned().offsets.tolist() == [0, 2, 3]
+
+
+def test_each_step_of_each_rank_has_a_seed_of_its_own():
+    def seeds(epoch, seed=0, world=3):
+        found = []
+        for rank in range(world):
+            sampler = ShardedBatchSampler(
+                Shuffled(60, 4), 60, num_replicas=world, rank=rank, seed=seed
+            )
+            sampler.set_epoch(epoch)
+            found.append([sampler.step_seed(step) for step in range(5)])
+        return found
+
+    flat = [seed for epoch in (0, 1) for rank in seeds(epoch) for seed in rank]
+    other = [seed for rank in seeds(0, seed=1) for seed in rank]
+    assert len({*flat, *other}) == 45
+    assert all(type(seed) is int and 0 <= seed < 2**32 for seed in flat)
+    # the world's fourth batch is rank 0's second step or the fourth step of one process
+    assert seeds(0)[0][1] == seeds(0, world=1)[0][3]
+    sampler = ShardedBatchSampler(Shuffled(60, 4), 60, seed=0)
+    keys = next(iter(sampler))
+    assert sampler.step_seed(0) not in keys.seeds, "a batch's draws are not a sample's"
+
+
+def test_a_seed_means_the_same_order_and_draws_on_every_machine_and_in_every_release():
+    sampler = ShardedBatchSampler(Shuffled(8, 4), 8, num_replicas=2, rank=1, seed=3)
+    sampler.set_epoch(2)
+    keys = next(iter(sampler))
+    assert keys.indices.tolist() == [0, 6, 1, 7]
+    assert keys.seeds.tolist() == [589407438, 160134028, 2642982004, 2200681761]
+    assert sampler.step_seed(0) == 3255828302

@@ -66,6 +66,36 @@ def test_a_batch_is_as_wide_as_its_longest_and_does_not_share_the_buffer():
     assert np.array_equal(rows.values, random_rows().values)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("pad_id", [0, 7])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_a_rectangle_equals_writing_row_by_row(side, pad_id, dtype):
+    rows = random_rows(dtype)
+    draws = np.random.default_rng(5)
+    groups = [draws.integers(0, len(rows), n) for n in (1, 2, 8, 8, 8, 8, 33)]
+    groups += [np.array([0, len(rows) - 1]), np.arange(len(rows)), np.zeros(2, np.int64)]
+    for group in groups:
+        width = max(len(rows[i]) for i in group)
+        ids = np.full((len(group), width), pad_id)
+        mask = np.zeros((len(group), width), np.int64)
+        for k, i in enumerate(group):
+            at = slice(0, len(rows[i])) if side == "right" else slice(width - len(rows[i]), width)
+            ids[k, at], mask[k, at] = rows[i], 1
+        found = pad_rows(rows, group, pad_id=pad_id, padding_side=side)
+        assert found.input_ids.dtype == found.attention_mask.dtype == torch.int64
+        assert np.array_equal(found.input_ids, ids)
+        assert np.array_equal(found.attention_mask, mask)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_rows_without_tokens_make_an_empty_rectangle(side):
+    empty = FlatRows(np.empty(0, np.uint16), [0, 0, 0])
+    assert pad_rows(empty, np.array([0, 1]), padding_side=side).input_ids.shape == (2, 0)
+    some = FlatRows(np.array([5, 6], np.uint16), [0, 0, 2, 2])
+    found = pad_rows(some, np.array([0, 1, 2]), pad_id=9, padding_side=side)
+    assert found.input_ids.tolist() == [[9, 9], [5, 6], [9, 9]]
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
 def test_large_ids_survive_pickle_copy_and_state(dtype):
     rows = random_rows(dtype)

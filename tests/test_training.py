@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from model_ranks import Batches, Data, rows, trainer
 from processes import run_program
 from torch import nn
+from trainers import quiet_trainer
 
 from models import Classifier, Regressor
 from models.training import bare_inputs
@@ -278,15 +279,7 @@ def test_equal_names_in_model_and_datamodule_do_not_stop_a_run(tmp_path):
             self.num_classes, self.input_sizes = 3, SIZES
 
     logger = CSVLogger(tmp_path)
-    run = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        logger=logger,
-        log_every_n_steps=1,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    run = quiet_trainer(max_epochs=1, logger=logger, log_every_n_steps=1)
     run.fit(Classifier(), Named(rows("multiclass")))
     assert logger.experiment.hparams["net"] == "tabular_mlp"
     assert logger.experiment.hparams["warmup_steps"] == 0.05

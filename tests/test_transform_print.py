@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import TensorDataset
 from torchvision import transforms as v1
 from torchvision.transforms import v2
+from trainers import quiet_trainer
 
 from datamodules import DatasetDataModule
 from datamodules.core.transform_print import check_transforms, print_transforms, printed
@@ -135,16 +136,7 @@ class Net(L.LightningModule):
 def fit(tmp_path, ckpt=None, *, max_steps=-1, **options):
     data = TensorDataset(torch.arange(16.0)[:, None], torch.zeros(16, dtype=torch.int64))
     dm = DatasetDataModule(train=data, batch_size=4, num_workers=0, seed=0, val_split=0, **options)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=max_steps,
-        max_epochs=2,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = quiet_trainer(max_steps=max_steps, max_epochs=2, default_root_dir=tmp_path)
     trainer.fit(Net(), dm, ckpt_path=ckpt, weights_only=None if ckpt is None else True)
     path = tmp_path / "stop.ckpt"
     trainer.save_checkpoint(path)

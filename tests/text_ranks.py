@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch import nn
 from torchmetrics.classification import MulticlassConfusionMatrix
+from trainers import quiet_trainer
 
 from datamodules.core import tokenizer
 from datamodules.text import TextDataModule
@@ -76,18 +77,7 @@ def main() -> None:
         setattr(tokenizer, name, counted)
     dm = TextDataModule(Path(file), predict_path=file, batch_size=8, vocab_size=300, seed=1)
     model = Bag()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=world,
-        strategy="ddp" if world > 1 else "auto",
-        max_epochs=1,
-        logger=False,
-        default_root_dir=folder,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[Writer()],
-    )
+    trainer = quiet_trainer(world, max_epochs=1, default_root_dir=folder, callbacks=[Writer()])
     trainer.fit(model, dm)
     trainer.test(model, dm, verbose=False)
     trainer.predict(model, dm, return_predictions=False)

@@ -12,6 +12,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch.utils.data import TensorDataset
+from trainers import quiet_trainer
 
 from datamodules import DataModule
 
@@ -76,17 +77,7 @@ def main() -> None:
     world, rows, size, eval_size, workers = map(int, sys.argv[1:6])
     dm = Rows(rows, batch_size=size, eval_batch_size=eval_size, num_workers=workers, seed=5)
     model = Recorder()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=world,
-        strategy="ddp" if world > 1 else "auto",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[Writer()],
-    )
+    trainer = quiet_trainer(world, max_epochs=2, callbacks=[Writer()])
     trainer.fit(model, dm)
     trainer.test(model, dm, verbose=False)
     trainer.predict(model, dm, return_predictions=False)

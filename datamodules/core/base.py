@@ -5,19 +5,24 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
-from lightning.pytorch.trainer.states import TrainerStatus
+from lightning.pytorch.trainer.states import RunningStage, TrainerStatus
 from torch.utils.data import DataLoader
 
+from .auto_workers import AutoWorkers
 from .buckets import pads_to_bound
+from .cores import default_workers
+from .finish import Finish
 from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
 from .mix import Mix, mixed
 from .plans import GlobalBatches, Sampling
+from .ram_cache import RamCache
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
@@ -29,15 +34,28 @@ from .steps import Exact, Plan, check_batch_size
 from .stepwise import StepwiseGuard
 from .transform_print import check_transforms, print_transforms
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["SPLITS", "DataModule", "Split"]
 
 # Lightning's warnings of faults that cannot happen here
+# arguments that change train samples, besides the transform
+TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
 ANSWERED = (
     # the module's own hook is called by ours
     "You have overridden `on_after_batch_transfer` in both",
     # a source without a val split
     "Total length of `list` across ranks is zero",
 )
+
+RUNNING: dict[Any, Split] = {
+    RunningStage.TRAINING: "train",
+    RunningStage.VALIDATING: "val",
+    RunningStage.SANITY_CHECKING: "val",
+    RunningStage.TESTING: "test",
+    RunningStage.PREDICTING: "predict",
+}
 
 
 class DataModule(Source, L.LightningDataModule):
@@ -61,7 +79,10 @@ class DataModule(Source, L.LightningDataModule):
         batch_size: Samples a step and device in training.
         eval_batch_size: The most samples a step and device in evaluation; None: ``batch_size``.
         num_workers: Worker processes a loader; None: the cores this process may use where samples
-            come from files, none for data in memory.
+            come from files, none for data in memory. ``"auto"``: worker threads, added while the
+            run waits for batches and taken away while it does not, 1 to the cores; ``workers``
+            says how many. Where threads cannot serve (see ``worker_type``) it is as None, and a
+            line says why.
         worker_type: ``"process"``, or ``"thread"`` for pictures whose transforms are torchvision's
             own: the same batches to the bit, without a copy of the datasets in each worker.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
@@ -91,7 +112,7 @@ class DataModule(Source, L.LightningDataModule):
         *,
         batch_size: int = 32,
         eval_batch_size: int | None = None,
-        num_workers: int | None = None,
+        num_workers: int | Literal["auto"] | None = None,
         worker_type: Literal["process", "thread"] = "process",
         val_split: int | float | None = None,
         test_split: int | float | None = None,
@@ -143,6 +164,8 @@ class DataModule(Source, L.LightningDataModule):
         self._place: Mapping[str, Any] | None = None
         self._printed: dict[str, str] = {}
         self._guard = StepwiseGuard()
+        self._auto: dict[str, AutoWorkers] = {}
+        self._ram_cache: RamCache | None = None
 
     # --- Lightning's hooks -------------------------------------------------------------------
 
@@ -182,8 +205,9 @@ class DataModule(Source, L.LightningDataModule):
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Finish pictures that crossed as uint8, then call the module's own override."""
         trainer = self.trainer
-        if self.finish is not None:
-            finished = mixed(self.finish(batch))
+        finish = self.finish_of(self._datasets.get(self._running_split()))
+        if finish is not None:
+            finished = mixed(finish(batch))
             if finished is not batch and trainer is not None:
                 finished = trainer.precision_plugin.convert_input(finished)
             batch = finished
@@ -243,6 +267,11 @@ class DataModule(Source, L.LightningDataModule):
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
+    @property
+    def workers(self) -> dict[str, int]:
+        """Worker threads that ``num_workers="auto"`` uses by now, by split; kept between fits."""
+        return {split: auto.workers for split, auto in self._auto.items()}
+
     def part_as(self, split_options: dict[str, Any]) -> None:
         """Add to ``split_options`` before the data are read, as one fit a fold needs it.
 
@@ -263,6 +292,22 @@ class DataModule(Source, L.LightningDataModule):
         loader = self._loader(split, num_workers=0)
         return next(iter(loader))
 
+    def plot(self, split: Split = "train", **options: Any) -> Figure:
+        """What a split looks like: a batch's pictures, a table's columns, or lengths of texts.
+
+        Args:
+            split: Which.
+            **options: Those of :func:`datamodules.insight.plot`.
+
+        Returns:
+            A matplotlib figure, shown by a notebook; no window opens.
+        """
+        # By name and on demand: core rests on nothing above it, and no user has to import what
+        # draws before a method of every datamodule works.
+        figures: Any = import_module("..insight.figures", __package__)
+        drawn: Figure = figures.plot(self, split, **options)
+        return drawn
+
     def __str__(self) -> str:
         made = [(split, self._datasets[split]) for split in SPLITS if split in self._datasets]
         said = ", ".join(
@@ -271,13 +316,20 @@ class DataModule(Source, L.LightningDataModule):
             if data is not None
         )
         size = self.hparams["batch_size"]
-        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size})"
+        kept = "" if self._ram_cache is None else f"; keeps {self._ram_cache}"
+        changed = "; draft=True changes pixels" if self.hparams.get("draft") else ""
+        return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{changed}{kept})"
 
     # --- inside ------------------------------------------------------------------------------
 
     def mix(self) -> Mix | None:
         """MixUp or CutMix of the train batches; a picture source says."""
         return None
+
+    def finish_of(self, dataset: Any) -> Callable[[Any], Any] | None:
+        """Last step of a dataset's batches: what its transform left to be done, or the source's."""
+        own = getattr(dataset, "finish", None)
+        return own if isinstance(own, Finish) else self.finish
 
     def skipped_files(self, split: Split) -> SkippedFiles | None:
         """Where files that cannot be read are noted; None: they stop the run."""
@@ -313,7 +365,7 @@ class DataModule(Source, L.LightningDataModule):
         size = self.hparams["batch_size"]
         if not train:
             size = self.hparams["eval_batch_size"] or size
-        crossing = self._crossing()
+        crossing = self._crossing(data)
         if trainer is not None and split != "predict" and trainer.overfit_batches:  # type: ignore[attr-defined]
             return make_plain_loader(
                 data,
@@ -328,6 +380,7 @@ class DataModule(Source, L.LightningDataModule):
             seed=self.hparams["seed"],
             uneven=self.hparams["uneven"] if train else "keep",
             seeded=split != "predict",
+            draws=getattr(data, "draws", True),
             **self._ranks(),
         )
         if train and not len(sampler):
@@ -338,7 +391,8 @@ class DataModule(Source, L.LightningDataModule):
         self._guard.release()
         if trainer is not None and not train and not sampler.even:
             self._guard.watch(trainer.lightning_module, len(data), sampler.num_replicas)
-        return make_loader(
+        auto = self._find_workers(split) if workers == "auto" else None
+        loader = make_loader(
             data,
             sampler,
             batch_size=size,
@@ -347,12 +401,16 @@ class DataModule(Source, L.LightningDataModule):
             skipped=self.skipped_files(split),
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
-            num_workers=workers,
+            num_workers=(auto if workers == "auto" else workers),
             worker_type=self.hparams["worker_type"],
+            ranks=self._ranks_here(),
             options=self.loader_options,
             **crossing,
             persistent=split in ("train", "val"),
         )
+        if auto is not None and loader.threads is not auto:  # processes serve in their place
+            del self._auto[split]
+        return loader
 
     def _transforms(self) -> dict[str, Any]:
         """What makes train samples and batches besides the plan, by argument."""
@@ -361,7 +419,7 @@ class DataModule(Source, L.LightningDataModule):
             "train_transform": getattr(self, "train_transform", own),
             "load": getattr(self, "_load", None),
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
-            **{name: self.hparams.get(name) for name in ("mixup", "cutmix")},
+            **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
         }
 
     def _remedy(self, split: Split) -> str:
@@ -382,16 +440,40 @@ class DataModule(Source, L.LightningDataModule):
         assert self.trainer is not None
         return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
 
-    def _crossing(self) -> dict[str, Any]:
+    def _make_ram_cache(self) -> RamCache | None:
+        """The one cache of all splits, where it was asked for."""
+        if self.hparams["cache"] is not None and self._ram_cache is None:
+            self._ram_cache = RamCache(self.hparams["cache_bytes"], ranks=self._ranks_here())
+        return self._ram_cache
+
+    def _ranks_here(self) -> int:
+        """Processes of the Trainer's run on this machine."""
+        trainer = self.trainer if self._attached() else None
+        return 1 if trainer is None else max(1, trainer.world_size // trainer.num_nodes)
+
+    def _find_workers(self, split: Split) -> AutoWorkers | None:
+        if hasattr(self._dataset(split), "get_batch"):
+            return None
+        most = default_workers(self._ranks_here())
+        if split not in self._auto or self._auto[split].most != most:
+            self._auto[split] = AutoWorkers(most)
+        return self._auto[split]
+
+    def _crossing(self, data: Any = None) -> dict[str, Any]:
         """How batches get to the device: finished on the host, or pinned and finished there."""
         trainer = self.trainer if self._attached() else None
         crosses = trainer is not None and self._crosses(trainer)
         pin = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        return {"finish": None if crosses else self.finish, "pin_memory": pin}
+        return {"finish": None if crosses else self.finish_of(data), "pin_memory": pin}
 
     def _crosses(self, trainer: L.Trainer) -> bool:
         """Whether pictures cross to a device as uint8 and are finished there."""
         return bool(trainer.strategy.root_device.type != "cpu")
+
+    def _running_split(self) -> Split:
+        """The split that the Trainer runs now."""
+        stage = None if self.trainer is None else self.trainer.state.stage
+        return RUNNING.get(stage, "train")
 
     def _attached(self) -> bool:
         """Whether a Trainer runs this datamodule now; afterwards it stays known as ``trainer``."""

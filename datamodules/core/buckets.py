@@ -94,13 +94,15 @@ class _Buckets:
     def __init__(
         self, lengths: Lengths, bounds: Lengths, sizes: Lengths, *, drop_last: bool
     ) -> None:
-        self.bucket = np.searchsorted(bounds, lengths)
+        # few and narrow: NumPy sorts them by counting
+        self.bucket = np.searchsorted(bounds, lengths).astype(np.uint16)
         self.bounds, self.sizes, self.drop_last = bounds, sizes, drop_last
 
     def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
         order = torch.randperm(len(self.bucket), generator=generator).numpy()
         order = order[np.argsort(self.bucket[order], kind="stable")]
-        steps: list[list[Indices]] = []
+        parts: list[Indices] = []
+        sizes: list[Indices] = []  # (steps, ranks) of each part
         carry, start = np.empty(0, np.int64), 0
         for count, size in zip(
             np.bincount(self.bucket, minlength=len(self.bounds)), self.sizes, strict=True
@@ -108,14 +110,31 @@ class _Buckets:
             members = np.concatenate([carry, order[start : start + count]])
             start += count
             whole = len(members) // (size * world_size)
-            cut = members[: whole * size * world_size].reshape(whole, world_size, size)
-            steps += [list(step) for step in cut]
+            parts.append(members[: whole * size * world_size])
+            sizes.append(np.full((whole, world_size), size))
             carry = members[whole * size * world_size :]
         if len(carry) and not self.drop_last:
             least = world_size * min(2, int(self.sizes[-1]), len(order))
-            steps.append(np.array_split(np.resize(carry, max(len(carry), least)), world_size))
-        mixed = torch.randperm(len(steps), generator=generator).tolist()
-        return Batches.of([batch for s in mixed for batch in steps[s]])
+            parts.append(np.resize(carry, max(len(carry), least)))
+            last = [len(rows) for rows in np.array_split(parts[-1], world_size)]
+            sizes.append(np.array([last]))
+        return _mixed_steps(np.concatenate(parts), np.concatenate(sizes), generator)
+
+
+def _mixed_steps(rows: Indices, sizes: Indices, generator: torch.Generator) -> Batches:
+    """Steps in a new order.
+
+    Args:
+        rows: (M,) int64, all steps end to end.
+        sizes: (S, W) int64, rows of each step's batches.
+        generator: Draws the order.
+    """
+    mixed = torch.randperm(len(sizes), generator=generator).numpy()
+    ends = np.cumsum(sizes.sum(1))
+    steps = np.split(rows, ends[:-1])
+    offsets = np.append(0, np.cumsum(sizes[mixed]))
+    kept = [steps[s] for s in mixed.tolist()]
+    return Batches(np.concatenate(kept) if kept else rows[:0], offsets)
 
 
 def fit_bounds(lengths: Lengths, count: int, multiple: int = 8) -> Lengths:
@@ -138,11 +157,13 @@ def fit_bounds(lengths: Lengths, count: int, multiple: int = 8) -> Lengths:
     best = np.full((count + 1, size), np.inf)
     came_from = np.zeros((count + 1, size), np.int64)
     best[0, 0], best[1] = 0, total * value
+    # padded cost of one bucket from each lower bound (column) to each upper one (row)
+    single = (total[:, None] - total) * value[:, None]
+    single[np.triu_indices(size, 1)] = np.inf
     for k in range(2, count + 1):
-        for j in range(size):
-            cost = best[k - 1, : j + 1] + (total[j] - total[: j + 1]) * value[j]
-            came_from[k, j] = cost.argmin()
-            best[k, j] = cost[came_from[k, j]]
+        cost = best[k - 1] + single
+        came_from[k] = cost.argmin(1)
+        best[k] = cost[np.arange(size), came_from[k]]
     bounds, j = set(), size - 1
     for k in range(count, 0, -1):
         bounds.add(j * multiple)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,29 +37,27 @@ class PByK(Sampling):
 
     def plan(self, facts: Facts) -> Plan:
         """Plan for one train split."""
-        groups = by_class(need_labels(facts, "P-by-K batches"))
+        members = by_class(need_labels(facts, "P-by-K batches"))
         if self.small == "skip":
-            groups = [group for group in groups if len(group) >= self.samples]
-        if len(groups) < self.classes:
+            members = members.of_size(self.samples)
+        if len(members.sizes) < self.classes:
             raise ValueError(
-                f"{self.classes} classes a batch were asked for, train has {len(groups)}"
+                f"{self.classes} classes a batch were asked for, train has {len(members.sizes)}"
                 + (f" with {self.samples} samples" if self.small == "skip" else "")
             )
         p, k = self.classes, self.samples
         steps = max(1, facts.n // (p * k))
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            chosen = np.concatenate(  # in blocks: steps x classes keys would fill the memory
-                [
-                    torch.rand(min(1024, steps - s), len(groups), generator=generator)
-                    .argsort(1)[:, :p]
-                    .numpy()
-                    for s in range(0, steps, 1024)
-                ]
-            ).ravel()
+            chosen = choose_classes(steps, p, len(members.sizes), generator)
+            places = np.argsort(chosen, kind="stable")  # of the first class, the second, ...
             rows = np.empty((steps * p, k), np.int64)
-            for c, times in enumerate(np.bincount(chosen, minlength=len(groups))):
-                rows[chosen == c] = _groups(groups[c], k, int(times), generator)
+            start = 0
+            for c, times in enumerate(np.bincount(chosen, minlength=len(members.sizes))):
+                rows[places[start : start + times]] = _groups(
+                    members.of(c), k, int(times), generator
+                )
+                start += times
             return Batches(rows.ravel(), np.arange(0, steps * p * k + 1, p * k))
 
         return plan
@@ -81,43 +80,48 @@ class Pairs(Sampling):
 
     def plan(self, facts: Facts) -> Plan:
         """Plan for one train split."""
-        labels = need_labels(facts, "pairs")
-        groups = by_class(labels)
+        members = by_class(need_labels(facts, "pairs"))
+        starts, sizes, n = members.starts, members.sizes, facts.n
         size = facts.batch_size // 2
         if not size or facts.batch_size % 2:
             raise ValueError(f"batch_size of pairs must be even, got {facts.batch_size}")
-        if self.positive < 1 and len(groups) < 2:
+        if self.positive < 1 and len(sizes) < 2:
             raise ValueError("pairs of two classes were asked for, train has one class")
-        if self.positive > 0 and max(map(len, groups)) < 2:
+        if self.positive > 0 and sizes.max() < 2:
             raise ValueError("pairs of one class were asked for, no class has two samples")
-        order = np.concatenate(groups)
-        starts = np.cumsum([0, *map(len, groups)])
-        group_of = np.empty(facts.n, np.int64)
-        place = np.empty(facts.n, np.int64)
-        for g, members in enumerate(groups):
-            group_of[members], place[members] = g, np.arange(len(members))
-        steps = max(1, facts.n // 2 // size)
+        steps = max(1, n // 2 // size)
+        ends = np.cumsum(sizes)
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            wanted = np.tile(np.arange(size) < round(self.positive * size), steps)
-            anchors = torch.randperm(facts.n, generator=generator).numpy()
-            single = np.diff(starts)[group_of[anchors]] < 2  # no partner of its own class
-            first = np.empty(steps * size, np.int64)
-            pool = np.resize(anchors[~single], int(wanted.sum()))
-            first[wanted] = pool
-            used = np.zeros(facts.n, bool)
-            used[pool] = True
-            rest = anchors[~used[anchors]]
-            first[~wanted] = np.resize(rest if len(rest) else anchors, int((~wanted).sum()))
-            draws = torch.rand(steps * size, dtype=torch.float64, generator=generator).numpy()
-            g = group_of[first]
-            low, count = starts[g], starts[g + 1] - starts[g]
-            # of the same class, but not the same sample; or anywhere outside the class
-            same = (place[first] + 1 + (draws * (count - 1)).astype(np.int64)) % count + low
-            other = (starts[g + 1] + (draws * (facts.n - count)).astype(np.int64)) % facts.n
-            second = order[np.where(wanted, same, other)]
-            rows = np.stack([first, second], 1).ravel()
-            return Batches(rows, np.arange(0, len(rows) + 1, 2 * size))
+            # anchors and partners are places in the order by class, where a class is a stretch
+            wanted = np.arange(size) < round(self.positive * size)  # pairs of one class
+            positives, negatives = int(wanted.sum()) * steps, int((~wanted).sum()) * steps
+            anchors = torch.randperm(n, generator=generator).numpy().astype(members.order.dtype)
+            paired = anchors
+            if sizes.min() < 2:  # a class of one has no partner of its own
+                paired = anchors[(sizes > 1)[np.searchsorted(ends, anchors, side="right")]]
+            first = np.empty((steps, size), anchors.dtype)
+            first[:, wanted] = _some(paired, positives).reshape(steps, -1)
+            used = np.zeros(n, bool)
+            used[paired[:positives]] = True
+            rest = anchors[positives:] if paired is anchors else anchors[~used[anchors]]
+            rest = rest if len(rest) else anchors
+            first[:, ~wanted] = _some(rest, negatives).reshape(steps, -1)
+            del anchors, paired, used, rest  # an epoch of ten million fits in 200 MB
+            rows = np.empty((steps, size, 2), np.int64)
+            for s in range(0, steps, 4096):  # in blocks, which stay in the cache
+                block = first[s : s + 4096]
+                draws = torch.rand(block.shape, dtype=torch.float64, generator=generator).numpy()
+                g = np.searchsorted(ends, block, side="right")
+                low, count = starts[g], sizes[g]
+                # of the same class, but not the same sample; or anywhere outside the class
+                span = np.where(wanted, count - 1, n - count)
+                shift = (draws * span).astype(np.int64)
+                same = (block - low + 1 + shift) % count + low
+                other = (low + count + shift) % n
+                rows[s : s + 4096, :, 0] = members.order[block]
+                rows[s : s + 4096, :, 1] = members.order[np.where(wanted, same, other)]
+            return Batches(rows.ravel(), np.arange(0, rows.size + 1, 2 * size))
 
         return plan
 
@@ -131,55 +135,132 @@ class Stratified(Sampling):
 
     def plan(self, facts: Facts) -> Plan:
         """Plan for one train split."""
-        groups = by_class(need_labels(facts, "stratified batches"))
-        sizes = np.array([len(group) for group in groups])
-        starts = np.cumsum(sizes) - sizes
+        members = by_class(need_labels(facts, "stratified batches"))
+        n = facts.n
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            frame = cut_steps(
-                np.arange(facts.n), facts.batch_size, world_size, drop_last=facts.drop_last
-            )
+            # the cut depends on the number of samples alone
+            nothing = np.broadcast_to(np.int64(0), n)
+            offsets = cut_steps(
+                nothing, facts.batch_size, world_size, drop_last=facts.drop_last
+            ).offsets
+            whole = min(n, int(offsets[-1]))
+            pool = members.shuffled(generator)
+            rows = np.empty(int(offsets[-1]), np.int64)
+            ends = np.append(offsets[1:][offsets[1:] < whole], whole)
+            start = 0
+            for firsts, quotas, counts in _quotas(members, ends, n):
+                # the next of each class, which lie side by side in the pool
+                places = np.repeat(firsts - np.cumsum(quotas) + quotas, quotas)
+                places += np.arange(len(places))
+                stop = start + len(places)
+                rows[start:stop] = _mixed(pool[places], counts, generator)
+                start = stop
             # repeats that make the ranks even come behind, from the whole
-            whole = min(facts.n, len(frame.indices))
-            pool = np.concatenate(
-                [g[torch.randperm(len(g), generator=generator).numpy()] for g in groups]
-            )
-            taken = np.zeros(len(groups), np.int64)
-            parts: list[Indices] = []
-            for b in range(len(frame)):
-                end = min(int(frame.offsets[b + 1]), whole)
-                count = end - int(taken.sum())
-                if count <= 0:
-                    break
-                exact = sizes * (end / facts.n) - taken
-                quota = np.clip(np.floor(exact), 0, sizes - taken).astype(np.int64)
-                order = np.argsort(-(exact - quota), kind="stable")
-                order = order[(taken + quota < sizes)[order]]
-                quota[order[: max(0, count - int(quota.sum()))]] += 1
-                while quota.sum() > count:
-                    quota[np.argmax(quota - exact)] -= 1
-                # the next quota[c] of each class, which lie side by side in the pool
-                before = np.cumsum(quota) - quota
-                places = np.repeat(starts + taken - before, quota) + np.arange(quota.sum())
-                rows = pool[places]
-                parts.append(rows[torch.randperm(len(rows), generator=generator).numpy()])
-                taken += quota
-            if not parts:
-                return frame
-            indices = np.concatenate(parts)
-            return Batches(np.resize(indices, len(frame.indices)), frame.offsets)
+            rows[whole:] = np.resize(rows[:whole], len(rows) - whole) if whole else 0
+            return Batches(rows, offsets)
 
         return plan
 
 
-def by_class(labels: npt.NDArray[np.int64]) -> list[Indices]:
-    """Samples of each class that has any."""
-    order = np.argsort(labels, kind="stable")
-    ends = np.flatnonzero(np.diff(labels[order])) + 1
-    return [np.asarray(part) for part in np.split(order, ends)]
+class ByClass(NamedTuple):
+    """Samples in the order of their classes.
+
+    Attributes:
+        order: (n,) int32, int64 from 2^31 samples on: positions, class after class.
+        starts: (C,) int64, where each class that has any begins.
+        sizes: (C,) int64, at least 1.
+    """
+
+    order: npt.NDArray[np.integer[Any]]
+    starts: Indices
+    sizes: Indices
+
+    def of(self, c: int) -> npt.NDArray[np.integer[Any]]:
+        """Samples of one class."""
+        return self.order[self.starts[c] : self.starts[c] + self.sizes[c]]
+
+    def of_size(self, least: int) -> ByClass:
+        """Without the classes of fewer samples."""
+        kept = self.sizes >= least
+        return ByClass(self.order, self.starts[kept], self.sizes[kept])
+
+    def shuffled(self, generator: torch.Generator) -> npt.NDArray[np.integer[Any]]:
+        """The order with each class's samples mixed."""
+        return np.concatenate([_shuffled(self.of(c), generator) for c in range(len(self.sizes))])
 
 
-def _groups(members: Indices, size: int, count: int, generator: torch.Generator) -> Indices:
+def by_class(labels: npt.NDArray[np.int64]) -> ByClass:
+    """Sort samples by class."""
+    small = len(labels) and labels.max() < 2**16
+    keys = labels.astype(np.uint16) if small else labels  # NumPy sorts 16 bits by radix
+    order = np.argsort(keys, kind="stable").astype(np.min_scalar_type(-max(1, len(labels))))
+    sizes = np.bincount(keys)
+    sizes = sizes[sizes > 0]
+    return ByClass(order, np.cumsum(sizes) - sizes, sizes)
+
+
+def _some(rows: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.integer[Any]]:
+    """The first ``count`` rows, over and over where there are fewer."""
+    return rows[:count] if count <= len(rows) else np.resize(rows, count)
+
+
+def choose_classes(
+    steps: int, count: int, classes: int, generator: torch.Generator
+) -> npt.NDArray[np.integer[Any]]:
+    """(steps * count,) of ``range(classes)``: ``count`` different ones a step, each set alike."""
+    chosen = np.empty((steps, count), np.min_scalar_type(classes))
+    for s in range(0, steps, 1024):  # in blocks: steps x classes would fill the memory
+        block = chosen[s : s + 1024]
+        deck = np.tile(np.arange(classes, dtype=chosen.dtype), (len(block), 1))
+        step = np.arange(len(block))
+        draws = torch.rand(count, len(block), dtype=torch.float64, generator=generator).numpy()
+        for i in range(count):  # Fisher and Yates, as far as needed
+            j = i + (draws[i] * (classes - i)).astype(np.int64)
+            block[:, i] = deck[step, j]
+            deck[step, j] = deck[:, i]
+    return chosen.ravel()
+
+
+def _quotas(members: ByClass, ends: Indices, n: int) -> Iterator[tuple[Indices, ...]]:
+    """First place and count of each class in each batch that takes of it; the batches' sizes."""
+    share = members.sizes / n
+    taken = np.zeros(len(share))
+    for s in range(0, len(ends), 512):
+        block = ends[s : s + 512]
+        counts = np.diff(block, prepend=ends[s - 1] if s else 0)
+        firsts, quotas = [], []
+        for end, count in zip(block.tolist(), counts.tolist(), strict=True):
+            exact = share * end - taken
+            quota = np.maximum(np.floor(exact), 0)
+            missing = count - int(quota.sum())
+            if missing > 0:
+                rest = exact - quota
+                least = np.partition(rest, -missing)[-missing]
+                quota += rest > least
+                ties = count - int(quota.sum())
+                quota[np.flatnonzero(rest == least)[:ties]] += 1
+            for _ in range(-missing):
+                quota[np.argmax(quota - exact)] -= 1
+            took = np.flatnonzero(quota)
+            firsts.append(members.starts[took] + taken[took].astype(np.int64))
+            quotas.append(quota[took].astype(np.int64))
+            taken += quota
+        yield np.concatenate(firsts), np.concatenate(quotas), counts
+
+
+def _mixed(
+    rows: npt.NDArray[np.integer[Any]], counts: Indices, generator: torch.Generator
+) -> npt.NDArray[np.integer[Any]]:
+    """Rows mixed inside each batch of ``counts`` rows."""
+    draws = torch.rand(len(rows), dtype=torch.float64, generator=generator).numpy()
+    batch = np.repeat(np.arange(len(counts)), counts)
+    return rows[np.argsort(batch + draws)]
+
+
+def _groups(
+    members: npt.NDArray[np.integer[Any]], size: int, count: int, generator: torch.Generator
+) -> npt.NDArray[np.integer[Any]]:
     """``count`` rows of ``size`` samples of one class, without a repeat in a row if possible."""
     if len(members) < size:
         orders = [_shuffled(members, generator) for _ in range(count)]
@@ -190,6 +271,7 @@ def _groups(members: Indices, size: int, count: int, generator: torch.Generator)
     return np.concatenate(orders).reshape(-1, size)[:count] if rounds else np.empty((0, size), int)
 
 
-def _shuffled(members: Indices, generator: torch.Generator) -> Indices:
-    order: Indices = torch.randperm(len(members), generator=generator).numpy()
-    return np.asarray(members[order], np.int64)
+def _shuffled(
+    members: npt.NDArray[np.integer[Any]], generator: torch.Generator
+) -> npt.NDArray[np.integer[Any]]:
+    return np.asarray(members[torch.randperm(len(members), generator=generator).numpy()])

@@ -11,7 +11,7 @@ import struct
 from typing import IO, Any, Literal
 
 import numpy as np
-from PIL import Image, ImageCms, ImageFile, TiffImagePlugin
+from PIL import Image, ImageCms, ImageFile, JpegImagePlugin, TiffImagePlugin
 
 from .image_reader import (
     IMAGE_SUFFIXES,
@@ -64,6 +64,7 @@ def decode_image(
     max_pixels: int | None = MAX_PIXELS,
     max_bytes: int | None = MAX_BYTES,
     name: str | None = None,
+    least_side: int | None = None,
 ) -> Image.Image:
     r"""Decode one picture to 8 bits a channel.
 
@@ -86,6 +87,8 @@ def decode_image(
         max_pixels: Larger pictures are refused before memory is taken; None is no limit.
         max_bytes: Larger files are refused before they are read; None is no limit.
         name: Stands in errors in place of the path; give one for content and pixels.
+        least_side: Decode a JPEG at a half, a quarter or an eighth of its size, while both sides
+            keep so many pixels; None: at its full size. Not the pixels that resizing would give.
 
     Returns:
         A new picture of exactly ``mode`` with an empty ``info``.
@@ -110,6 +113,8 @@ def decode_image(
     with quiet():
         image, name = _open(source, name, max_pixels, max_bytes)
         try:
+            if least_side is not None and isinstance(image, JpegImagePlugin.JpegImageFile):
+                image.draft(None, (least_side, least_side))
             load_whole(image)
             turn = _TURNS.get(orientation(image))
             picture = _to_mode(_to_8_bits(image, name), mode, background, name)

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arrays import open_array
 from .base import DataModule, Split
 from .disk_writes import named_writes, write_all
 from .loader import make_plain_loader
@@ -31,6 +32,7 @@ from .splits import fingerprint
 
 FORMAT, VERSION = "lightning-datamodules features", 1
 MANIFEST = "features.json"
+FRAME = ("mode", "image_size", "crop_first")  # options that change pixels
 PARTS: tuple[Split, ...] = ("train", "val", "test")
 
 
@@ -64,9 +66,7 @@ def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
     transform = getattr(data, "eval_transform", None)
     finish = {} if data.finish is None else vars(data.finish)
     said = [f"{name}={finish[name]}" for name in ("mean", "std") if name in finish]
-    said += [
-        f"{name}={data.hparams[name]}" for name in ("mode", "image_size") if name in data.hparams
-    ]
+    said += [f"{name}={data.hparams[name]}" for name in FRAME if name in data.hparams]
     weights: list[Any] = [type(net).__qualname__]
     for name, value in sorted(net.state_dict().items()):
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -188,8 +188,8 @@ def read_features(
         for name in ("features", "targets"):
             file = folder / f"{split}-{name}.npy"
             try:
-                array = np.load(file, allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
+                array = np.array(open_array(file))
+            except (OSError, ValueError) as error:
                 raise ValueError(f"{where} are damaged: {file.name}: {error}") from error
             if fingerprint(array.tobytes()) != said[name]:
                 raise ValueError(
@@ -219,7 +219,9 @@ def _manifest(folder: Path, where: str) -> dict[str, Any]:
     parts: Any = manifest.get("parts")
     fits = isinstance(keys, dict) and set(keys) == set(FeatureKeys._fields)
     fits = fits and isinstance(parts, dict) and "train" in parts and set(parts) <= set(PARTS)
-    if not fits or not all(isinstance(p, dict) and len(p) == 2 for p in parts.values()):
+    if not fits or not all(
+        isinstance(p, dict) and set(p) == {"features", "targets"} for p in parts.values()
+    ):
         raise ValueError(f"{where} are damaged: {MANIFEST} has not the right keys and parts")
     return manifest
 
@@ -249,7 +251,7 @@ def _run(
         loader = make_plain_loader(
             dataset,
             batch_size=batch_size,
-            finish=data.finish,
+            finish=data.finish_of(dataset),
             collate_fn=data.default_collate(split),
         )
         rows, at, targets = len(dataset), 0, []

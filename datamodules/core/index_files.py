@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .arrays import open_array
 from .settings import check_name, given_again
 
 Indices = npt.NDArray[np.int64]
@@ -74,7 +75,7 @@ def _lines(part: str, given: Any) -> tuple[str, Sequence[Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"{str(path)!r}, the index file of {part}, does not exist")
     if path.suffix == ".npy":
-        rows = np.load(path, allow_pickle=False)
+        rows = open_array(path)
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise ValueError(
                 f"{path.name} must hold row numbers (n,), got {rows.dtype} {rows.shape}"

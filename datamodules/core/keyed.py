@@ -100,6 +100,9 @@ class KeyedDataset(Dataset[Any]):
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies
             self._own = own_generators(self.dataset)
+        # what is the same for every sample may be left to the finishing step
+        left = hasattr(type(self.dataset), "unfinished")
+        sample = self.dataset.unfinished if left else self.dataset.__getitem__
         samples, bad = [], []
         kept: list[int] = []
         for place, index in enumerate(rows.tolist()):
@@ -108,7 +111,7 @@ class KeyedDataset(Dataset[Any]):
                 seed_all(int(seeds[place]))
                 seed_own(self._own, int(seeds[place]))
             try:
-                samples.append(self.dataset[index])
+                samples.append(sample(index))
                 kept.append(index)
             except Exception as error:
                 if self.skip and unreadable(error, path := self.dataset.describe(index)):

@@ -146,7 +146,8 @@ def _read(table: Path) -> Any:
             separator = "\t" if ending in (".tsv", ".tab") else ","
             # every cell as it is written: '007' is a name, not a number
             frame = polars.read_csv(table, separator=separator, infer_schema=False)
-    except polars.exceptions.PolarsError as error:
+    # polars says damaged gzip by OSError
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n", 1)[0]
         remedy = "save it as UTF-8" if "utf-8" in reason.lower() else "write it anew"
         raise ValueError(f"{table.name} cannot be read as a table: {reason}; {remedy}") from error

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.distributed import DistributedSampler
 
+from .auto_workers import AutoWorkers
 from .cores import default_workers
 from .keyed import KeyedDataset
 from .mix import Mix, mixed
@@ -23,7 +25,7 @@ from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 from .threads import made_by_threads
-from .worker_faults import InSharedMemory, WorkerWatch, end_workers, ending
+from .worker_faults import InSharedMemory, WorkerWatch, end_workers
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -49,7 +51,7 @@ class Loader(DataLoader[Any]):
         finish: Applied to each batch in the consuming process; None leaves batches as they are.
         mix: Draws MixUp or CutMix for each batch.
         skipped: Takes note of files that were left out.
-        threads: Worker threads, in place of worker processes.
+        threads: Worker threads, in place of worker processes; or what finds their number.
         ahead: Batches that each thread makes ahead.
         watch: Speaks for worker processes that hang or find no memory.
         **kwargs: ``DataLoader``'s own arguments.
@@ -62,13 +64,14 @@ class Loader(DataLoader[Any]):
         finish: Callable[[Any], Any] | None = None,
         mix: Mix | None = None,
         skipped: SkippedFiles | None = None,
-        threads: int = 0,
+        threads: int | AutoWorkers = 0,
         ahead: int = 2,
         watch: WorkerWatch | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
         self.threads, self.ahead, self.watch = threads, ahead, watch
+        self._said: int | None = None
         self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
@@ -82,6 +85,13 @@ class Loader(DataLoader[Any]):
 
     _seen: int
     _resume: tuple[int, int] | None
+
+    @property
+    def workers(self) -> int:
+        """Threads or processes that make batches, with ``num_workers="auto"`` at this moment."""
+        if isinstance(self.threads, AutoWorkers):
+            return self.threads.workers
+        return self.threads or self.num_workers
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         # A generator: nothing starts before the first next(), that is after Lightning's
@@ -114,15 +124,24 @@ class Loader(DataLoader[Any]):
             box.append(batch if self.finish is None else mixed(self.finish(batch)))
             del batch
             yield box.pop()  # the frame keeps no batch: what the consumer drops is free again
+        if isinstance(self.threads, AutoWorkers) and self.workers != self._said:
+            self._said = self.workers
+            rank_zero_info(f'num_workers="auto": {self._said} of {self.threads.most} threads')
 
     def _fetched(self) -> Iterator[Any]:
-        if not self.threads:
+        data, keys = self.dataset, self.batch_sampler
+        if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
             if self.watch is not None:
                 self.watch.check_memory()
-            batches = ending(super().__iter__())
+            workers: Any = super().__iter__()
+            ends = self.num_workers and not self.persistent_workers
+            batches = _ended(workers) if ends else workers
             return batches if self.watch is None else self.watch.over(batches)
-        fetch: Any = self.dataset.__getitems__  # type: ignore[attr-defined]
-        made = made_by_threads(fetch, self.batch_sampler, self.threads, ahead=self.ahead)  # type: ignore[arg-type]
+        made: Iterator[Any]
+        if self.threads:
+            made = made_by_threads(data.__getitems__, keys, self.threads, ahead=self.ahead)
+        else:  # torch's own iterator does the same and takes 8 us a batch for its bookkeeping
+            made = map(self.collate_fn, map(data.__getitems__, keys))
         pins = self.pin_memory and torch.accelerator.is_available()
         return map(pin_memory, made) if pins else made
 
@@ -166,20 +185,34 @@ class Loader(DataLoader[Any]):
         self._seen = state["batches"]
 
 
+def _ended(made: Any) -> Iterator[Any]:
+    """Batches of worker processes, which end with the iteration however it ends.
+
+    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
+    waits 5 s for each worker.
+    """
+    try:
+        yield from made
+    finally:
+        made._shutdown_workers()
+
+
 def lies_inside(place: Mapping[str, Any]) -> bool:
     """Whether a place of :meth:`Loader.state_dict` has batches of its epoch on either side."""
     return bool(0 < place["batches"] < place.get("steps", math.inf))
 
 
-def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | None) -> None:
+def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | str | None) -> None:
     """Refuse loader options that cannot work, when the datamodule is built.
 
     Raises:
         ValueError: For an unknown option, one that the plan decides, or an impossible value.
     """
     whole = isinstance(num_workers, int) and not isinstance(num_workers, bool)
-    if num_workers is not None and (not whole or num_workers < 0):
-        raise ValueError(f"num_workers must be a whole number, at least 0, got {num_workers!r}")
+    if num_workers not in (None, "auto") and (not whole or int(num_workers) < 0):
+        raise ValueError(
+            f"num_workers must be a whole number, at least 0, or 'auto', got {num_workers!r}"
+        )
     if options is not None and not isinstance(options, Mapping):
         raise ValueError(
             f"loader_options must be a dict of DataLoader's arguments, got {options!r}"
@@ -208,8 +241,9 @@ def make_loader(
     mix: Mix | None = None,
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
-    num_workers: int | None = None,
+    num_workers: int | AutoWorkers | None = None,
     worker_type: str = "process",
+    ranks: int = 1,
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
     persistent: bool = False,
@@ -226,16 +260,21 @@ def make_loader(
         mix: Draws MixUp or CutMix for each batch.
         skipped: Leave files that cannot be read out of the batches, and note them here.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
-        num_workers: None: the cores this process may use, none for data in memory.
+        num_workers: None: the cores this process may use, none for data in memory. What finds the
+            number wants threads; where they cannot serve it is as None, and that is said.
         worker_type: ``"process"`` or ``"thread"``.
+        ranks: Processes of the run on this machine, which share its cores.
         options: The user's own loader options; they win.
         pin_memory: Default where the options do not say.
         persistent: Keep the workers between epochs, where the options do not say.
     """
     in_memory = hasattr(dataset, "get_batch")
+    auto = num_workers if isinstance(num_workers, AutoWorkers) and not in_memory else None
+    if isinstance(num_workers, AutoWorkers):
+        num_workers = None
     workers = num_workers
     if workers is None:
-        workers = 0 if in_memory else min(default_workers(), len(sampler))
+        workers = 0 if in_memory else min(default_workers(ranks), len(sampler))
     if num_workers is None or in_memory:
         # Chosen on purpose. Lightning advises from the core count alone, and for data in memory
         # more workers are 17 to 20 times slower.
@@ -256,9 +295,12 @@ def make_loader(
         skip=skipped is not None,
     )
     threads: dict[str, Any] = {}
-    if worker_type == "thread" and workers:
+    why = keyed.unfit_for_threads() if auto is not None and worker_type != "thread" else None
+    if why is not None:
+        rank_zero_info(f'num_workers="auto": {workers} processes for {split}, not threads: {why}')
+    elif (worker_type == "thread" or auto is not None) and workers:
         _check_threads(keyed, split)
-        threads = {"threads": workers, "ahead": chosen.get("prefetch_factor") or 2}
+        threads = {"threads": auto or workers, "ahead": chosen.get("prefetch_factor") or 2}
         chosen["num_workers"] = workers = 0
         warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
     if workers == 0:

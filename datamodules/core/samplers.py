@@ -20,11 +20,12 @@ class Keys(NamedTuple):
 
     Attributes:
         indices: (N,) int64, positions in the dataset.
-        seeds: (N,) uint64 below 2^32, the seed of each sample's random draws.
+        seeds: (N,) uint64 below 2^32, the seed of each sample's random draws; None where the
+            dataset draws nothing.
     """
 
     indices: Indices
-    seeds: npt.NDArray[np.uint64]
+    seeds: npt.NDArray[np.uint64] | None
 
 
 class ShardedBatchSampler(DistributedSampler[Any]):
@@ -44,6 +45,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
             ``"repeat"`` the first batches or ``"drop"`` the last (at most W - 1), or ``"keep"``:
             some ranks have a batch less, as exact evaluation needs it.
         seeded: Hand a batch on as :class:`Keys`; else as a list of plain integers.
+        draws: Whether anything random is done to a sample: else there are no seeds.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         seed: int | None = None,
         uneven: Literal["repeat", "drop", "keep"] = "repeat",
         seeded: bool = True,
+        draws: bool = True,
     ) -> None:
         if num_replicas is not None and not 0 <= (rank or 0) < num_replicas:
             raise ValueError(f"rank must be in 0..{num_replicas - 1}, got {rank}")
@@ -64,7 +67,8 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         super().__init__(range(size), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
         if num_replicas is not None:
             self._world = (num_replicas, rank or 0)
-        self.plan, self.size, self.uneven, self.seeded = plan, size, uneven, seeded
+        self.plan, self.size, self.uneven = plan, size, uneven
+        self.seeded, self.draws = seeded, draws
         self.seed = run_seed(seed)
         self.first = 0
         self._planned: tuple[tuple[int, int], Batches] | None = None
@@ -137,7 +141,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         # Changes no state: a DataLoader with workers calls iter() twice.
         batches, rank, world = self.planned(), self.rank, self.num_replicas
-        seen = Seen(batches.indices, self.size) if self.seeded else None
+        seen = Seen(batches.indices, self.size) if self.seeded and self.draws else None
         if seen is not None:
             seen.pass_over(batches.offsets[min(self.first * world, len(batches))])
         for b in range(rank + self.first * world, len(batches), world):
@@ -147,7 +151,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
                 copies = seen.copies(part.start, part.stop)
                 yield Keys(indices, sample_seeds(self.seed, self.epoch, indices, copies))
             else:
-                yield indices.tolist()
+                yield Keys(indices, None) if self.seeded else indices.tolist()
 
 
 class RowBatches(BatchSampler):

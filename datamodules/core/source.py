@@ -40,7 +40,8 @@ class Source:
         """Map-style dataset of one split, or None where there is no such split.
 
         Its items are ``(inputs, target)``, for predict bare inputs. With ``get_batch(indices,
-        seeds)`` it serves a whole batch in one go. ``describe(index)`` names a sample in errors.
+        seeds)`` it serves a whole batch in one go; ``draws = False`` spares it the seeds.
+        ``describe(index)`` names a sample in errors.
         """
         raise NotImplementedError(f"{type(self).__name__} must define dataset(split)")
 

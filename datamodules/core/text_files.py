@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,7 +110,7 @@ def read_cells(
         return _read_delimited(
             str(path), content, roles, [separator] if separator else found, quote, header
         )
-    except (ValueError, gzip.BadGzipFile, EOFError) as error:
+    except (ValueError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{str(path)!r}: {error}") from error
 
 

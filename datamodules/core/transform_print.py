@@ -35,9 +35,16 @@ def print_transforms(parts: Mapping[str, Any]) -> dict[str, str]:
         >>> print_transforms({"load": len})["load"]
         'len'
     """
+    return {
+        "versions": _versions(),
+        **{name: _short(printed(part)) for name, part in parts.items()},
+    }
+
+
+@functools.cache  # 2 ms, as long as an epoch of small texts
+def _versions() -> str:
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    versions += f", torchvision {version('torchvision')}"
-    return {"versions": versions, **{name: _short(printed(part)) for name, part in parts.items()}}
+    return f"{versions}, torchvision {version('torchvision')}"
 
 
 def check_transforms(then: Mapping[str, str] | None, now: Mapping[str, str]) -> None:

@@ -125,15 +125,6 @@ class WorkerWatch:
             ) from error
 
 
-def ending(batches: Iterator[Any]) -> Iterator[Any]:
-    """Hand batches on, and end the workers after an error."""
-    try:
-        yield from batches
-    except Exception:
-        end_workers(batches)
-        raise
-
-
 def end_workers(batches: Any) -> None:
     """End the worker processes of torch's iterator now.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from .cached_pictures import loaded
 from .found_labels import TARGET_KEYS
+from .ram_cache import RamCache
 from .transforms import to_row
 
 
@@ -40,15 +43,20 @@ class Parts:
         self.load, self.transform, self.encode = load, transform, encode
         self.with_target = with_target
 
-    def __call__(self, sample: Any) -> Any:
-        """``(input, target)``, or the input alone."""
-        item, target = self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
-        for step in (self.load, self.transform):
-            item = item if step is None else step(item)
+    def __call__(self, sample: Any, kept: Callable[..., Any] | None = None) -> Any:
+        """``(input, target)``, or the input alone; ``kept(load, item)`` stands in for ``load``."""
+        item, target = self.apart(sample)
+        if self.load is not None:
+            item = self.load(item) if kept is None else kept(self.load, item)
+        item = item if self.transform is None else self.transform(item)
         item = to_row(item) if not isinstance(item, list | tuple) else item
         if not self.with_target or target is NOTHING:
             return item
         return item, target if self.encode is None else self.encode(target)
+
+    def apart(self, sample: Any) -> tuple[Any, Any]:
+        """Input and target of a sample as they are; the target is ``NOTHING`` without one."""
+        return self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
 
     def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
         key = self.target_key or next((k for k in TARGET_KEYS if k in sample), None)
@@ -109,6 +117,7 @@ class WrappedDataset(Dataset[Any]):
         parts: Takes a sample apart and transforms it.
         labels: (M,) encoded targets that stand in for the samples' own.
         targets: (M,) int64 class indices, as far as known, for sampling by class.
+        cache: Keeps what ``parts`` loads, under the rows of this part of it.
     """
 
     def __init__(
@@ -119,15 +128,21 @@ class WrappedDataset(Dataset[Any]):
         *,
         labels: Sequence[Any] | None = None,
         targets: npt.NDArray[np.int64] | None = None,
+        cache: tuple[RamCache, str] | None = None,
     ) -> None:
         self.dataset, self.rows, self.parts, self.labels = dataset, rows, parts, labels
-        self.targets = targets
+        self.targets, self.cache = targets, cache
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Any:
-        sample = self.parts(self.dataset[int(self.rows[index])])
+        row = int(self.rows[index])
+        kept = None
+        if self.cache is not None:
+            cache, part = self.cache
+            kept = partial(loaded, cache=cache, part=part, number=row)
+        sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
 
     def describe(self, index: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,13 +15,19 @@ from .findings import Finding
 from .looked import Looked, tensors
 
 
-def batch_findings(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> Iterator[Finding]:
+def batch_findings(
+    dm: Any, seen: Mapping[str, Looked], facts: list[str], classes: Sequence[str] | None = None
+) -> Iterator[Finding]:
     """Look at the first batches; ``facts`` takes the lines for a person."""
     for split, one in seen.items():
+        if one.batch is None:
+            continue
         whole = sum(t.numel() * t.element_size() for t in tensors(one.batch))
         facts.append(f"{split}: {whole / 1e6:.2f} MB a batch")
         facts += [f"{split} input {said(t)}" for t in tensors(one.inputs)]
         facts += [f"{split} target {said(t)}" for t in tensors(one.target)]
+        if (named := labelled(one.target, classes)) is not None:
+            facts.append(f"{split} labels begin {named}")
         yield from _values(split, one.inputs)
         if isinstance(one.inputs, TextInputs):
             padding = 1 - float(one.inputs.attention_mask.float().mean())
@@ -43,6 +50,21 @@ def said(tensor: Tensor) -> str:
         return f"({shape}) {tensor.dtype}, empty"
     low, high = float(tensor.min()), float(tensor.max())
     return f"({shape}) {str(tensor.dtype).removeprefix('torch.')}, {low:.4g} to {high:.4g}"
+
+
+def labelled(target: Any, classes: Sequence[str] | None, most: int = 8) -> str | None:
+    """The first labels of a batch with their names; None where targets are no classes.
+
+    Example:
+        >>> labelled(torch.tensor([1, 0]), ["ash", "birch"])
+        '1 birch, 0 ash'
+    """
+    single = isinstance(target, Tensor) and target.ndim == 1 and target.dtype == torch.int64
+    if not classes or not single:
+        return None
+    known = range(len(classes))
+    first = target[:most].tolist()
+    return ", ".join(f"{k} {classes[k]}" if k in known else f"{k} of no class" for k in first)
 
 
 def _values(split: str, inputs: Any) -> Iterator[Finding]:
@@ -100,7 +122,7 @@ def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
 def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
     data: RowDataset = seen["train"].dataset
     labels = data.targets
-    numeric, codes, target = data.packed.gather(torch.arange(len(data)))
+    numeric, codes, target = data.packed.gather(np.arange(len(data)))
     features = getattr(dm, "fitted", {}).get("features", ())
     words = [f["name"] for f in features if f.get("kind") == "categorical"]
     if labels is not None:

@@ -13,7 +13,7 @@ import torch
 from ..core.base import DataModule
 from ..core.keyed import KeyedDataset
 from .safe import SAMPLES, make_safe
-from .tune import end_workers
+from .trials import end_workers
 
 STALL_SECONDS = 60.0
 
@@ -109,7 +109,7 @@ def _settings(
     def sampler() -> None:
         safe.sampler, hparams["sampler"] = dm.sampler, given["sampler"]
 
-    def workers(number: int | None) -> Callable[[], None]:
+    def workers(number: int | str | None) -> Callable[[], None]:
         def add() -> None:
             hparams["num_workers"] = number
             safe.loader_options["timeout"] = timeout_seconds
@@ -119,7 +119,7 @@ def _settings(
     size = int(given["batch_size"])
     count = given["num_workers"]
     in_memory = hasattr(dm.train_dataset, "get_batch")
-    parallel = not in_memory if count is None else count > 0
+    parallel = not in_memory if count in (None, "auto") else count > 0
     user = dict(dm.loader_options)
     pin = bool(user.pop("pin_memory", False))
     collate = user.pop("collate_fn", None)

@@ -6,70 +6,95 @@ from typing import Any
 
 import lightning as L
 
+from ..core.base import DataModule
 from ..core.seeding import kept_random_state
-from .batch_findings import batch_findings, said
-from .file_findings import file_findings
+from .batch_findings import batch_findings
+from .figures import drawings
+from .file_findings import check_files, file_findings, skipped_findings
 from .findings import LEVELS, Report
-from .looked import Looked, look, tensors
-from .split_findings import split_findings
+from .followed import follow
+from .looked import Looked, look
+from .overview import sheets
+from .shared_findings import shared_findings
+from .split_findings import rank_facts, split_findings
 from .target_findings import target_findings
-from .transform_findings import steps, transform_findings
+from .transform_findings import transform_findings
 
 
-def inspect(dm: L.LightningDataModule, *, verify: bool = False, module: Any = None) -> Report:
-    """Look at the data of any datamodule; trains nothing and starts no worker.
+def inspect(
+    dm: L.LightningDataModule,
+    *,
+    verify: bool = False,
+    strict: bool = False,
+    module: Any = None,
+    samples: bool = True,
+    figures: bool = False,
+    progress: bool = False,
+) -> Report:
+    """Look at the data of any datamodule; trains nothing and starts no worker process.
 
     Contents are compared for all rows, texts and pixels in memory, for the first 4,000 picture
-    files of a split, and for the first 256 samples of a dataset of your own.
+    files of a split (byte by byte; decoded, as far as 32 million pixels go) and for the first 256
+    samples of a dataset of your own.
 
     Args:
         dm: Ours or any other LightningDataModule.
-        verify: Decode every picture file.
+        verify: Decode every picture file, in threads, and compare all of them by their pixels.
+        strict: Let ``report.failed()`` count warnings too.
         module: The model; its ``num_classes`` is held against the labels.
+        samples: False makes no sample and reads no picture file: only what is known without is
+            looked at.
+        figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
+        progress: Show a bar on the terminal while files are read.
 
     Returns:
-        :class:`Report`; ``report.failed(strict=False)`` tells whether there are errors.
+        :class:`Report`; ``report.failed()`` tells whether there are errors.
     """
     with kept_random_state():
-        return _inspected(dm, verify=verify, module=module)
+        report, seen = _inspected(
+            dm, verify=verify, module=module, samples=samples, progress=progress
+        )
+        if samples:
+            report.sheets = sheets(dm, seen)
+        if figures and samples:
+            failed: list[str] = []
+            report.drawings = drawings(dm, seen, failed)
+            report.sections |= {"Figures": failed} if failed else {}
+    report.strict = strict
+    return report
 
 
-def _inspected(dm: L.LightningDataModule, *, verify: bool, module: Any) -> Report:
+def _inspected(
+    dm: L.LightningDataModule, *, verify: bool, module: Any, samples: bool, progress: bool
+) -> tuple[Report, dict[str, Looked]]:
     report = Report(type(dm).__name__)
-    seen, report.findings = look(dm)
+    seen, report.findings = look(dm, samples=samples)
     classes = _given(dm, "classes")
     count = _given(module, "num_classes") or _given(getattr(module, "hparams", None), "num_classes")
     count = count or _given(dm, "num_classes")
     if count is None and classes is not None:
         count = len(classes)
-    facts: dict[str, list[str]] = {"Splits": [], "First batches": [], "One sample": []}
+    facts: dict[str, list[str]] = {"Splits": [], "First batches": []}
     found = report.findings
+    paths = [path for one in seen.values() for path in one.paths()] if verify and samples else []
+    files = check_files(paths, progress=progress)
     found += split_findings(dm, seen, classes, facts["Splits"])
-    found += batch_findings(dm, seen, facts["First batches"])
+    if samples:
+        found += shared_findings(seen, files, facts["Splits"], progress=progress)
+        if isinstance(dm, DataModule):
+            rank_facts(dm, seen, facts["Splits"])
+    found += batch_findings(dm, seen, facts["First batches"], classes)
     found += target_findings(dm, seen, count)
-    found += transform_findings(seen)
-    if "train" in seen:
-        facts["One sample"] = followed(seen["train"])
-    if verify:
+    found += transform_findings(seen, samples=samples)
+    if samples:
+        report.steps = [step for s in ("train", "val") if s in seen for step in follow(dm, seen[s])]
         facts["Files"] = []
-        found += file_findings(seen, facts["Files"])
+        if verify:
+            found += file_findings(seen, files, facts["Files"])
+        found += skipped_findings(dm, seen, facts["Files"])
     found.sort(key=lambda finding: LEVELS.index(finding.level))
-    report.sections = facts
-    return report
-
-
-def followed(one: Looked) -> list[str]:
-    """The first sample after each step, as far as the steps are known."""
-    names = " -> ".join(type(step).__name__ for step in steps(one.transform())) or "no transform"
-    lines = [one.describe(0) if len(one) else "no samples", names]
-    if hasattr(one.dataset, "__getitem__") and len(one):
-        try:
-            sample = one.dataset[0]
-        except Exception:  # said where the batch is made
-            return lines
-        lines += [f"dataset gives {said(t)}" for t in tensors(sample)]
-        lines += [f"batch holds {said(t[0])}" for t in tensors(one.inputs) if t.ndim]
-    return lines
+    report.sections = {title: lines for title, lines in facts.items() if lines}
+    return report, seen
 
 
 def _given(thing: Any, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from ..core.base import DataModule
+from ..core.decode import IMAGE_SUFFIXES
 from ..core.pictures import PictureDataset, PixelDataset
 from ..core.rows import RowDataset
 from ..core.seeding import kept_random_state
@@ -37,12 +38,15 @@ class Looked:
         dataset: Map-style, or what the loader holds.
         loader: A stock loader of a user's own datamodule, else None.
         batch: The first batch.
+        held: Entries in each container of the dataset before any sample was made.
     """
 
     split: str
     dataset: Any
     loader: Any
     batch: Any
+    held: dict[str, int] = field(default_factory=dict)
+    _paths: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.dataset) if hasattr(self.dataset, "__len__") else 0
@@ -69,7 +73,8 @@ class Looked:
         """Name of a sample."""
         if hasattr(self.dataset, "describe"):
             return str(self.dataset.describe(index))
-        return f"{self.split} sample {index}"
+        paths = self.paths()
+        return paths[index] if paths else f"{self.split} sample {index}"
 
     def transform(self) -> Any:
         """What is done to an input, or None."""
@@ -82,11 +87,21 @@ class Looked:
             return data.parts.transform or getattr(data.dataset, "transform", None)
         return getattr(data, "transform", None)
 
+    def paths(self) -> list[str]:
+        """Picture files of a split, in the order of its samples; none where it has others."""
+        if self._paths is None:
+            self._paths = listed_files(self.dataset)
+        return self._paths
+
+    def listed(self) -> list[str]:
+        """All files that the reader of a user's own folder listed, those of other parts too."""
+        return listed_files(innermost(self.dataset))
+
     def contents(self) -> Iterator[bytes]:
         """Digest of each sample's content, without label; the first ones of a large split."""
-        data = self.dataset
-        if isinstance(data, PictureDataset) and all(isinstance(s, str) for s in data.sources):
-            for path in list(data.sources)[:MOST_PICTURES]:
+        data, paths = self.dataset, self.paths()
+        if paths:
+            for path in paths[:MOST_PICTURES]:
                 try:
                     yield digest(Path(path).read_bytes())
                 except OSError:
@@ -121,6 +136,47 @@ def digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
+def innermost(data: Any) -> Any:
+    """The dataset below ``Subset`` and this project's wrapping."""
+    while isinstance(data, Subset | WrappedDataset):
+        data = data.dataset
+    return data
+
+
+def held_sizes(data: Any) -> dict[str, int]:
+    """Entries in each container that a dataset holds."""
+    kept = getattr(innermost(data), "__dict__", {})
+    sizes = {n: len(v) for n, v in kept.items() if isinstance(v, dict | list | set)}
+    caches = {n: v for n, v in kept.items() if hasattr(v, "cache_info")}
+    return sizes | {n: v.cache_info().currsize for n, v in caches.items()}
+
+
+def folder_of(data: Any) -> Path | None:
+    """Root of a user's dataset that lists a folder as torchvision's ``DatasetFolder`` does."""
+    data = innermost(data)
+    if isinstance(getattr(data, "samples", None), list) and hasattr(data, "class_to_idx"):
+        root = getattr(data, "root", None)
+        return Path(root) if isinstance(root, str | Path) and Path(root).is_dir() else None
+    return None
+
+
+def listed_files(data: Any) -> list[str]:
+    """Paths of the picture files behind a dataset, one a sample, or none."""
+    if isinstance(data, PictureDataset):
+        kept = data.sources
+        return list(kept) if all(isinstance(source, str) for source in kept) else []
+    if isinstance(data, Subset | WrappedDataset):
+        inner = listed_files(data.dataset)
+        rows = data.indices if isinstance(data, Subset) else data.rows.tolist()
+        return [inner[int(row)] for row in rows] if inner else []
+    samples = data if isinstance(data, list) else getattr(data, "samples", None)
+    if not isinstance(samples, list) or not samples:
+        return []
+    paths = [s[0] if isinstance(s, tuple | list) and s else s for s in samples]
+    pictures = all(isinstance(p, str) and Path(p).suffix.lower() in IMAGE_SUFFIXES for p in paths)
+    return paths if pictures and Path(paths[0]).is_file() else []
+
+
 def found_labels(data: Any) -> npt.NDArray[Any] | None:
     """(N,) or (N, K) labels that a dataset keeps, through ``Subset``, or None."""
     if isinstance(data, Subset):
@@ -148,8 +204,15 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(part)
 
 
-def look(dm: L.LightningDataModule) -> tuple[dict[str, Looked], list[Finding]]:
-    """Every split of a datamodule, and what hindered."""
+def look(
+    dm: L.LightningDataModule, *, samples: bool = True
+) -> tuple[dict[str, Looked], list[Finding]]:
+    """Every split of a datamodule, and what hindered.
+
+    Args:
+        dm: The datamodule.
+        samples: False takes first batches of data in memory alone.
+    """
     seen: dict[str, Looked] = {}
     found: list[Finding] = []
     if not isinstance(dm, DataModule):
@@ -159,7 +222,9 @@ def look(dm: L.LightningDataModule) -> tuple[dict[str, Looked], list[Finding]]:
             one = _ours(dm, split) if isinstance(dm, DataModule) else _theirs(dm, split)
             if one is not None:
                 seen[split] = one
-                one.batch = _first_batch(dm, one)
+                one.held = held_sizes(one.dataset)
+                if samples or hasattr(one.dataset, "get_batch"):
+                    one.batch = _first_batch(dm, one)
         except Exception as error:
             said = f"no {split} batch can be made: {type(error).__name__}: {error}"
             remedy = "mend what it names; first with num_workers=0"

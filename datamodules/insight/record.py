@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import platform
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,8 +17,10 @@ import torch
 
 from ..core.base import SPLITS, DataModule
 from ..core.settings import plain
+from .inspect import inspect
 
 PACKAGES = ("torch", "torchvision", "lightning", "numpy", "pillow", "polars", "tokenizers")
+REST = "run scripts/inspect_data.py for the rest"
 SHOWN = 50  # longer fitted values are recorded by their digest
 
 
@@ -113,11 +117,31 @@ def transform_text(dataset: Any) -> str | None:
     return getattr(found, "__qualname__", type(found).__qualname__) if " at 0x" in text else text
 
 
+def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
+    """What a look that makes no sample finds: cheap, and no transform is asked.
+
+    Of settings, labels, splits and data in memory; contents are not compared and no file is read.
+
+    Returns:
+        ``inspected``, which says how far, and ``findings``, each as plain values.
+    """
+    if not isinstance(dm, DataModule):
+        return {"inspected": f"not inspected; {REST}", "findings": []}
+    alone = copy.copy(dm)  # without Trainer and loaders: a run's own are left as they are
+    alone._datasets = dict(dm._datasets)
+    alone.__dict__["prepare_data"] = lambda: None  # it has been: no file is checked anew
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = inspect(alone, samples=False).findings
+    said = f"settings, labels and data in memory, not samples or files; {REST}"
+    return {"inspected": said, "findings": [finding._asdict() for finding in found]}
+
+
 class DataRecord(L.Callback):
     """Writes ``data.json`` into a run's folder when training starts.
 
-    On a resumed fit nothing is compared here: the checkpoint's split fingerprint is, by the
-    datamodule itself.
+    It holds what a look that makes no sample found. On a resumed fit nothing is compared here: the
+    checkpoint's split fingerprint is, by the datamodule itself.
 
     Args:
         folder: Of the run; made if it does not exist.
@@ -131,12 +155,27 @@ class DataRecord(L.Callback):
         dm: Any = getattr(trainer, "datamodule", None)
         if dm is not None and trainer.is_global_zero:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_record(dm, self.folder / "data.json")
+            write_record(dm, self.folder / "data.json", **known_findings(dm))
 
 
-def write_record(dm: L.LightningDataModule, path: str | Path, *, findings: Any = None) -> None:
-    """Write :func:`describe_data` as indented JSON (UTF-8)."""
+def write_record(
+    dm: L.LightningDataModule,
+    path: str | Path,
+    *,
+    findings: Any = None,
+    inspected: str | None = None,
+) -> None:
+    """Write :func:`describe_data` as indented JSON (UTF-8).
+
+    Args:
+        dm: The datamodule.
+        path: The file.
+        findings: What an inspection found.
+        inspected: How far it looked.
+    """
     record = plain_or_text(describe_data(dm, findings=findings))
+    if inspected is not None:
+        record["inspected"] = inspected
     text = json.dumps(record, indent=2, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 

@@ -1,8 +1,7 @@
-"""The splits: sizes, classes, content shared between them, and what each rank would see."""
+"""The splits: sizes, classes, order, and what each rank would see."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from torch.utils.data import RandomSampler, SequentialSampler, Subset
 
 from ..core.base import DataModule
-from ..core.pictures import PictureDataset, PixelDataset
 from ..core.samplers import ShardedBatchSampler
 from ..core.steps import Batches, Exact
 from .findings import Finding
@@ -32,12 +30,9 @@ def split_findings(
         yield Finding("note", "no-val", "there is no val split to choose a model by", remedy)
     yield from _classes(seen, classes, facts)
     yield from _maps(seen)
-    yield from _contents(seen, facts)
     for split, one in seen.items():
         if one.loader is not None:
             yield from _loader(split, one)
-    if isinstance(dm, DataModule):
-        _ranks(dm, seen, facts)
 
 
 def _classes(
@@ -94,62 +89,6 @@ def _maps(seen: Mapping[str, Looked]) -> Iterator[Finding]:
             yield Finding("error", "class-map", said, "use the class_to_idx of train for each part")
 
 
-def _contents(seen: Mapping[str, Looked], facts: list[str]) -> Iterator[Finding]:
-    held = {split: list(one.contents()) for split, one in seen.items()}
-    for split, digests in held.items():
-        if len(digests) < len(seen[split]):
-            facts.append(f"{split}: the first {len(digests):,} samples were compared by content")
-    if "train" not in held or not held["train"]:
-        return
-    count = Counter(held["train"])
-    twice = sum(n for n in count.values() if n > 1) / len(held["train"])
-    pictures = isinstance(seen["train"].dataset, PictureDataset | PixelDataset)
-    # short rows and texts meet by chance, pictures do not
-    margin, chance = (0.0, 0) if pictures else (0.02, 2)
-    for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
-        if second not in held or first not in held or not held[second]:
-            continue
-        there = set(held[first])
-        shared = [i for i, content in enumerate(held[second]) if content in there]
-        if not shared:
-            continue
-        share = len(shared) / len(held[second])
-        said = (
-            f"{len(shared):,} of {len(held[second]):,} {second} samples ({share:.1%}) are in "
-            f"{first} too, such as {seen[second].describe(shared[0])}"
-        )
-        if len(shared) > chance and share > 2 * twice + margin:
-            remedy = "remove them from one part, or split by group"
-            yield Finding("error", "overlap", said, remedy)
-        else:
-            said += f"; train itself repeats {twice:.1%} of its samples"
-            remedy = "remove duplicates before splitting if the score is to be of unseen content"
-            yield Finding("note", "duplicates", said, remedy)
-    yield from _two_labels(seen, held, pictures=pictures)
-
-
-def _two_labels(
-    seen: Mapping[str, Looked], held: Mapping[str, list[bytes]], *, pictures: bool
-) -> Iterator[Finding]:
-    first: dict[bytes, tuple[int, str]] = {}
-    odd: list[tuple[str, str]] = []
-    for split, digests in held.items():
-        labels = seen[split].labels()
-        if labels is None:
-            continue
-        for i, content in enumerate(digests):
-            name = seen[split].describe(i) if content in first or pictures else f"{split} {i}"
-            label, other = first.setdefault(content, (int(labels[i]), name))
-            if label != int(labels[i]):
-                odd.append((other, name))
-    if odd:
-        share = len(odd) / max(1, sum(map(len, held.values())))
-        said = f"{len(odd):,} samples have the content of another with another label, such as "
-        said += f"{odd[0][0]} and {odd[0][1]}"
-        level: Any = "warning" if pictures or share > 0.05 else "note"
-        yield Finding(level, "label-conflict", said, "look at them and mend the labels")
-
-
 def _loader(split: str, one: Looked) -> Iterator[Finding]:
     loader, n = one.loader, len(one)
     sampler, labels = getattr(loader, "sampler", None), one.labels()
@@ -174,7 +113,8 @@ def _loader(split: str, one: Looked) -> Iterator[Finding]:
         yield Finding("warning", "val-drop-last", said, "pass drop_last=False")
 
 
-def _ranks(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None:
+def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None:
+    """What each of 1, 2 and 8 ranks would see."""
     for split, one in seen.items():
         if not hasattr(one.dataset, "__getitem__"):
             continue
@@ -189,6 +129,7 @@ def _ranks(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None
                 batches = Batches.of(plan(torch.Generator(), world))
             once = len(np.unique(batches.indices))
             facts.append(
-                f"{split} on {world} rank{'s' * (world > 1)}: {len(batches)} batches, "
-                f"{once:,} of {n:,} samples, {len(batches.indices) - once:,} repeats"
+                f"{split} on {world} rank{'s' * (world > 1)}: {len(batches)} "
+                f"batch{'es' * (len(batches) != 1)}, {once:,} of {n:,} samples, "
+                f"{len(batches.indices) - once:,} repeats"
             )

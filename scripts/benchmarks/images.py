@@ -55,7 +55,7 @@ def _measure(options: argparse.Namespace, *, train: bool) -> Result:
 
 
 def _packs(root: Path, place: Path, *, resized: bool) -> tuple[dict[str, Path], list[str]]:
-    from datamodules.core.jpeg_slices import jpegtran
+    from datamodules.core.jpeg_recut import jpegtran
     from datamodules.core.pack_writer import write_pack
 
     packs, notes = {}, []

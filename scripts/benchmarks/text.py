@@ -11,6 +11,6 @@ __all__ = ["add_options", "measure"]
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
     """Sizes and rounds."""
-    parser.add_argument("--samples", type=int, default=5000)
+    parser.add_argument("--samples", type=int, default=20000)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
