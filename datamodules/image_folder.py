@@ -286,7 +286,7 @@ class ImageFolderDataModule(DataModule):
         """Keep paths and labels by split; labels stay in terms of the names found."""
         if isinstance(labels, list):
             index = {name: k for k, name in enumerate(names)}
-            labels = np.fromiter((index[label] for label in labels), np.int64, len(labels))
+            labels = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
         rows = np.arange(len(paths))
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
@@ -308,7 +308,9 @@ class ImageFolderDataModule(DataModule):
             of = matched(group, relative)
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
-        self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
+        self._paths = {
+            s: PathList(map(paths.__getitem__, part.tolist())) for s, part in parts.items()
+        }
         if self.hparams["pack"] is not None:
             self._open_pack(self.hparams["pack"])
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
-# Lightning's warnings of faults that cannot happen here
 # arguments that change train samples, besides the transform
 TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
+# Lightning's warnings of faults that cannot happen here
 ANSWERED = (
     # the module's own hook is called by ours
     "You have overridden `on_after_batch_transfer` in both",

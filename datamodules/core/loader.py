@@ -25,7 +25,7 @@ from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 from .threads import made_by_threads
-from .worker_faults import InSharedMemory, WorkerWatch, end_workers
+from .worker_faults import InSharedMemory, WorkerWatch, end_workers, ending
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -133,9 +133,9 @@ class Loader(DataLoader[Any]):
         if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
             if self.watch is not None:
                 self.watch.check_memory()
-            workers: Any = super().__iter__()
-            ends = self.num_workers and not self.persistent_workers
-            batches = _ended(workers) if ends else workers
+            batches: Any = super().__iter__()
+            if self.num_workers:
+                batches = ending(batches, always=not self.persistent_workers)
             return batches if self.watch is None else self.watch.over(batches)
         made: Iterator[Any]
         if self.threads:
@@ -183,18 +183,6 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
-
-
-def _ended(made: Any) -> Iterator[Any]:
-    """Batches of worker processes, which end with the iteration however it ends.
-
-    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
-    waits 5 s for each worker.
-    """
-    try:
-        yield from made
-    finally:
-        made._shutdown_workers()
 
 
 def lies_inside(place: Mapping[str, Any]) -> bool:

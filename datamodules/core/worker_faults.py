@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-SHARED = Path(
-    "/dev/shm"
-)  # where Linux keeps what processes share; elsewhere there is no such place
+SHARED = Path("/dev/shm")  # where Linux keeps what processes share; elsewhere there is none
 PLENTY = 1 << 30  # with so many bytes free no batch is made to measure it
 REMEDY = (
     "raise its size (docker run --shm-size=1g), lower batch_size, num_workers or "
@@ -123,6 +121,18 @@ class WorkerWatch:
                 f"the workers were at {names or 'no sample'}; see whether that file can be read, "
                 'or raise loader_options={"timeout": ...}'
             ) from error
+
+
+def ending(batches: Iterator[Any], *, always: bool = False) -> Iterator[Any]:
+    """Hand batches on, and end the workers after an error; ``always``: with the iteration."""
+    try:
+        yield from batches
+    except Exception:
+        end_workers(batches)
+        raise
+    finally:
+        if always:
+            end_workers(batches)
 
 
 def end_workers(batches: Any) -> None:
