@@ -27,7 +27,6 @@ from .ram_cache import RamCache
 from .samplers import ShardedBatchSampler
 from .seeding import check_seed
 from .settings import check_name, given_again, plain
-from .skipped import SkippedFiles
 from .source import SPLITS, Source, Split
 from .split_options import SplitOptions
 from .splits import check_shares
@@ -332,10 +331,6 @@ class DataModule(Source, L.LightningDataModule):
         """Last step of a dataset's batches: what its transform left to be done, or the source's."""
         own = getattr(dataset, "finish", None)
         return own if isinstance(own, Finish) else self.finish
-
-    def skipped_files(self, split: Split) -> SkippedFiles | None:
-        """Where files that cannot be read are noted; None: they stop the run."""
-        return None
 
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
