@@ -27,7 +27,8 @@ from .core.files import (
 from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
-from .core.packs import PackedPictures, PicturePack
+from .core.packed_pictures import PackedPictures
+from .core.packs import PicturePack
 from .core.pictures import PictureDataset, predict_sources
 from .core.ram_cache import check_cache
 from .core.settings import check_name, given_again, plain
@@ -84,6 +85,9 @@ class ImageFolderDataModule(DataModule):
             keeps twice ``image_size``: less work for photos from cameras, but it changes pixels (by
             0.2 of 255 on average after evaluation's resizing of a photo of 2000 x 1500, and more
             where a crop is enlarged).
+        crop_first: Draw a transform's crop before the pixels are made, and resize by torch: about
+            twice as fast, the same random numbers, and pixels that differ from those of Pillow's
+            resizing by less than 0.05 of 255 on average. False: every transform is called as it is.
         flip: Whether the train preset flips left and right; not for digits or text.
         train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
@@ -121,6 +125,7 @@ class ImageFolderDataModule(DataModule):
         cache: Literal["ram"] | None = None,
         cache_bytes: int | None = None,
         draft: bool = False,
+        crop_first: bool = True,
         train_transform: Callable[[Any], Any] | None = None,
         eval_transform: Callable[[Any], Any] | None = None,
         predict_path: str | Path | list[Any] | None = None,
@@ -144,6 +149,8 @@ class ImageFolderDataModule(DataModule):
             raise ValueError("a pack is decoded at the size it was made for; leave draft out")
         if max_errors < 0:
             raise ValueError(f"max_errors must be at least 0, got {max_errors}")
+        if not isinstance(crop_first, bool):
+            raise ValueError(f"crop_first must be True or False, got {crop_first!r}")
         if image_size < 1:
             raise ValueError(f"image_size must be at least 1, got {image_size}")
         roots = root if isinstance(root, list | tuple) else [] if root is None else [root]
@@ -282,7 +289,7 @@ class ImageFolderDataModule(DataModule):
         """Keep paths and labels by split; labels stay in terms of the names found."""
         if isinstance(labels, list):
             index = {name: k for k, name in enumerate(names)}
-            labels = np.fromiter((index[label] for label in labels), np.int64, len(labels))
+            labels = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
         rows = np.arange(len(paths))
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
@@ -304,7 +311,9 @@ class ImageFolderDataModule(DataModule):
             of = matched(group, relative)
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
-        self._paths = {s: PathList(paths[i] for i in part) for s, part in parts.items()}
+        self._paths = {
+            s: PathList(map(paths.__getitem__, part.tolist())) for s, part in parts.items()
+        }
         if self.hparams["pack"] is not None:
             self._open_pack(self.hparams["pack"])
 
@@ -332,10 +341,10 @@ class ImageFolderDataModule(DataModule):
 
     def dataset(self, split: Split) -> PictureDataset | None:
         """Pictures of one split under the class map of train."""
-        mode = self.hparams["mode"]
+        options = {"mode": self.hparams["mode"], "fast": self.hparams["crop_first"]}
         if split == "predict":
             given = self._drafted(self._predict_sources)
-            return PictureDataset(given, None, self.eval_transform, mode=mode)
+            return PictureDataset(given, None, self.eval_transform, **options)
         transform = self.train_transform if split == "train" else self.eval_transform
         if not len(self._paths.get(split, ())):
             return None
@@ -350,7 +359,7 @@ class ImageFolderDataModule(DataModule):
             sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
         sources = self._drafted(sources)
         sources = self._cached(sources, split, rows)
-        return PictureDataset(sources, torch.from_numpy(targets), transform, mode=mode)
+        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
 
     def _drafted(self, sources: Any) -> Any:
         if not self.hparams["draft"] or not isinstance(sources, PathList):

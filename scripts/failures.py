@@ -60,7 +60,7 @@ def exit_code(body: Callable[[list[str], Ranks], None], arguments: Sequence[str]
         code = 0
     except KeyboardInterrupt as interrupt:
         if ranks.is_first:
-            print(f"\ninterrupted; {interrupt or 'nothing was written'}", file=sys.stderr)
+            print(f"\ninterrupted; {str(interrupt) or 'nothing was written'}", file=sys.stderr)
         code = INTERRUPTED
     except Exception as error:
         usage = isinstance(error, UsageError)

@@ -10,6 +10,14 @@ import pytest
 from datamodules.core.cells import CellRules, check_nulls, read_column
 
 
+@pytest.fixture(autouse=True, params=["cell by cell", "text by text"])
+def way(request, monkeypatch):
+    """Long columns are read by their different texts, to the same end."""
+    if request.param == "text by text":
+        monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", 0)
+        monkeypatch.setattr("datamodules.core.distinct_texts.MOSTLY_UNLIKE", 1)
+
+
 def read(*cells, **rules):
     return read_column(pl.Series("x", cells, dtype=pl.String), CellRules(**rules))
 
@@ -172,3 +180,27 @@ def test_numbers_as_words_are_their_shortest_text():
     codes, words = read("3.0", "1", "", "3").as_words
     assert words == ["1", "3"]
     assert codes.tolist() == [1, 0, -1, 1]
+
+
+CELLS = ["1", " 2", "NA", "", None, "x", "X ", "007", "1,5", "$3", "2001-02-03", "5%", "1e3", "ß"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rules", [{}, {"strip": True}, {"null_words": ("x",)}, {"typed": True}])
+def test_long_columns_read_by_their_texts_are_those_read_cell_by_cell(seed, rules, monkeypatch):
+    draws = np.random.default_rng(seed)
+    some = draws.choice(len(CELLS), draws.integers(1, 6), replace=False)
+    cells = [CELLS[i] for i in draws.choice(some, 60)]
+    monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", 10)
+    fast = read(*cells, **rules)
+    monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", 10**9)
+    plain = read(*cells, **rules)
+    assert (fast.style, fast.text, fast.example, fast.words, fast.notes) == (
+        *(plain.style, plain.text, plain.example, plain.words, plain.notes),
+    )
+    for name in ("numbers", "codes", "exact"):
+        one, other = getattr(fast, name), getattr(plain, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)

@@ -12,8 +12,10 @@ import torch
 from picture_files import solid
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.core.decode import decode_image
+from datamodules.core.decode import IMAGE_SUFFIXES, decode_image
 from datamodules.core.files import (
+    CLUTTER,
+    USUAL_ENDINGS,
     PathList,
     check_folder,
     check_roots,
@@ -40,6 +42,51 @@ def test_path_list_hands_out_the_very_names():
     assert list(paths.take([5, 0, 5])) == [given[5], given[0], given[5]]
     assert "a/b.png" in paths
     assert list(PathList([])) == []
+
+
+def test_a_zero_inside_a_text_parts_nothing():
+    given = ["a\0b", "", "\0", "c"]
+    paths = PathList(given)
+    assert list(paths) == given
+    assert list(paths.take([2, 0])) == ["\0", "a\0b"]
+
+
+def test_a_folder_equals_asking_each_entry_what_it_is(tmp_path):
+    made = [
+        "1.png",
+        "2.PNG",
+        "3.Jpg",
+        "b.jpeg",
+        "c.tiff",
+        "d.webp",
+        ".jpg",
+        "..png",
+        "-.png",
+        "~.bmp",
+    ]
+    made += [
+        "sub/1.png",
+        "sub.png/2.jpg",
+        "sub/.x.png",
+        "sub-a/3.png",
+        "notes.txt",
+        "png",
+        "a.b/c.gif",
+    ]
+    for name in made:
+        (tmp_path / "a" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a" / name).touch()
+    expected, passed = [], 0
+    for path in sorted((tmp_path / "a").rglob("*"), key=str):
+        if path.is_file() and not path.name.startswith("."):
+            shown = path.suffix.lower() in IMAGE_SUFFIXES
+            expected += [str(path)] * shown
+            passed += not shown
+    found, skipped = list_images(tmp_path / "a")
+    assert found == expected
+    assert found == list_classes([tmp_path]).paths
+    assert skipped.total() == passed > 1
+    assert not any(name.endswith(tuple(USUAL_ENDINGS)) for name in CLUTTER)
 
 
 @pytest.mark.parametrize("index", [2, -3])

@@ -91,8 +91,9 @@ def test_a_box_equals_the_crop_of_the_packed_picture(photos, tmp_path, kind, mod
         whole = np.atleast_3d(np.array(decode_image(pack.content(row), mode=mode)))
         box = pack.decode_box(row, 10, 15, 20, 25, mode=mode)
         assert np.array_equal(box.permute(1, 2, 0).numpy(), whole[10:30, 15:40])
-        shape = pack.shape(row)
-        assert shape is None or shape == whole.shape[:2]
+        picture = pack.picture(row, mode=mode)
+        assert (picture.height, picture.width) == whole.shape[:2]
+        assert np.array_equal(picture.box(10, 15, 20, 25), whole[10:30, 15:40])
         with pytest.raises(ValueError, match="leaves the picture"):
             pack.decode_box(row, 10, 15, 20, 500)
 

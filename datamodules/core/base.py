@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
-from lightning.pytorch.trainer.states import TrainerStatus
+from lightning.pytorch.trainer.states import RunningStage, TrainerStatus
 from torch.utils.data import DataLoader
 
 from .auto_workers import AutoWorkers
 from .buckets import pads_to_bound
 from .cores import default_workers
+from .finish import Finish
 from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
 from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SPLITS", "DataModule", "Split"]
 
+# arguments that change train samples, besides the transform
+TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
 # Lightning's warnings of faults that cannot happen here
 ANSWERED = (
     # the module's own hook is called by ours
@@ -45,6 +48,14 @@ ANSWERED = (
     # a source without a val split
     "Total length of `list` across ranks is zero",
 )
+
+RUNNING: dict[Any, Split] = {
+    RunningStage.TRAINING: "train",
+    RunningStage.VALIDATING: "val",
+    RunningStage.SANITY_CHECKING: "val",
+    RunningStage.TESTING: "test",
+    RunningStage.PREDICTING: "predict",
+}
 
 
 class DataModule(Source, L.LightningDataModule):
@@ -194,8 +205,9 @@ class DataModule(Source, L.LightningDataModule):
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Finish pictures that crossed as uint8, then call the module's own override."""
         trainer = self.trainer
-        if self.finish is not None:
-            finished = mixed(self.finish(batch))
+        finish = self.finish_of(self._datasets.get(self._running_split()))
+        if finish is not None:
+            finished = mixed(finish(batch))
             if finished is not batch and trainer is not None:
                 finished = trainer.precision_plugin.convert_input(finished)
             batch = finished
@@ -314,6 +326,11 @@ class DataModule(Source, L.LightningDataModule):
         """MixUp or CutMix of the train batches; a picture source says."""
         return None
 
+    def finish_of(self, dataset: Any) -> Callable[[Any], Any] | None:
+        """Last step of a dataset's batches: what its transform left to be done, or the source's."""
+        own = getattr(dataset, "finish", None)
+        return own if isinstance(own, Finish) else self.finish
+
     def skipped_files(self, split: Split) -> SkippedFiles | None:
         """Where files that cannot be read are noted; None: they stop the run."""
         return None
@@ -348,7 +365,7 @@ class DataModule(Source, L.LightningDataModule):
         size = self.hparams["batch_size"]
         if not train:
             size = self.hparams["eval_batch_size"] or size
-        crossing = self._crossing()
+        crossing = self._crossing(data)
         if trainer is not None and split != "predict" and trainer.overfit_batches:  # type: ignore[attr-defined]
             return make_plain_loader(
                 data,
@@ -402,7 +419,7 @@ class DataModule(Source, L.LightningDataModule):
             "train_transform": getattr(self, "train_transform", own),
             "load": getattr(self, "_load", None),
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
-            **{name: self.hparams.get(name) for name in ("mixup", "cutmix", "draft")},
+            **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
         }
 
     def _remedy(self, split: Split) -> str:
@@ -442,16 +459,21 @@ class DataModule(Source, L.LightningDataModule):
             self._auto[split] = AutoWorkers(most)
         return self._auto[split]
 
-    def _crossing(self) -> dict[str, Any]:
+    def _crossing(self, data: Any = None) -> dict[str, Any]:
         """How batches get to the device: finished on the host, or pinned and finished there."""
         trainer = self.trainer if self._attached() else None
         crosses = trainer is not None and self._crosses(trainer)
         pin = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        return {"finish": None if crosses else self.finish, "pin_memory": pin}
+        return {"finish": None if crosses else self.finish_of(data), "pin_memory": pin}
 
     def _crosses(self, trainer: L.Trainer) -> bool:
         """Whether pictures cross to a device as uint8 and are finished there."""
         return bool(trainer.strategy.root_device.type != "cpu")
+
+    def _running_split(self) -> Split:
+        """The split that the Trainer runs now."""
+        stage = None if self.trainer is None else self.trainer.state.stage
+        return RUNNING.get(stage, "train")
 
     def _attached(self) -> bool:
         """Whether a Trainer runs this datamodule now; afterwards it stays known as ``trainer``."""

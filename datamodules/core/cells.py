@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .distinct_texts import CELL, DistinctTexts
+
 if TYPE_CHECKING:
     import polars as pl
 
 Style = Literal["plain", "signs", "comma", "date"]
 NULL_WORDS = ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null")
-CELL = "cell"
 EXACT = 2**53  # the largest range in which float64 holds every whole number
 DAY = 86_400_000_000  # microseconds
 # A code or a telephone number, not a quantity: 00501, +49301234567, more digits than float64 has.
@@ -187,14 +188,14 @@ def _days(series: pl.Series) -> pl.Series:
 def _from_text(series: pl.Series, rules: CellRules, *notes: str) -> Column:
     import polars as pl
 
-    name = series.name  # such as "^x$", which is a pattern to polars
+    name, different = series.name, DistinctTexts.of(series)
     bare_cell = pl.col("raw").str.strip_chars()
     named_null = bare_cell.is_in(list(rules.null_words)).fill_null(False)
     missing = named_null | (bare_cell == "").fill_null(True)
     held = pl.when(~missing).then(bare_cell)
     # in one go: a table of 5,000 columns spends its time on calls
-    cells = (
-        series.alias("raw")
+    texts = (
+        different.texts.alias("raw")
         .to_frame()
         .select(
             "raw",
@@ -204,60 +205,59 @@ def _from_text(series: pl.Series, rules: CellRules, *notes: str) -> Column:
             held.str.contains(CODE).fill_null(False).alias("digits"),
         )
     )
-    bare, digits = cells[CELL], cells["digits"]
-    present = _count(bare)
+    bare, digits = texts[CELL], texts["digits"]
+    present = different.count(bare)
     if not present:
         return Column(name, np.full(len(series), np.nan), notes=notes)
-    style, values = _parse(bare, cells["plain"], rules, name)
+    style, values = _parse(different, bare, texts["plain"], rules, name)
     said = [*notes]
-    exact = digits.to_numpy() if values is not None and style != "date" and digits.any() else None
-    if exact is not None:
+    exact = None
+    if values is not None and style != "date" and digits.any():
+        exact = different.spread(digits.to_numpy())
         said.append(f"{name}: leading zeros, + and long digits are kept exact, as a category")
-    numbers = None if values is None else _numbers(values, rules)
-    whole = values is not None and _count(values) == present
+    numbers = None if values is None else different.spread(_numbers(values, rules))
+    whole = values is not None and different.count(values) == present
     if whole and exact is None and not rules.typed:
         example = "" if style == "plain" else str(bare.drop_nulls()[0])
         return Column(name, numbers, style=style, example=example, notes=said)
     raw = pl.when(pl.col(CELL).is_not_null()).then("raw").alias("raw")
-    kept = bare if rules.strip else cells.select(raw).to_series()
+    kept = bare if rules.strip else texts.select(raw).to_series()
     words = kept.drop_nulls().unique().sort()
     order = pl.Series(np.arange(len(words), dtype=np.int32))
     codes = kept.replace_strict(words, order, default=-1, return_dtype=pl.Int32).to_numpy()
-    nulls = cells.filter("named_null")["raw"].str.strip_chars()
-    if rules.counted and len(nulls):
+    nulls = int(different.counts[texts["named_null"].to_numpy()].sum())
+    if rules.counted and nulls:
+        found = sorted(set(texts.filter("named_null")["raw"].str.strip_chars()))
         said.append(
-            f"{name}: {len(nulls)} cells {', '.join(map(repr, sorted(set(nulls))))} are read as "
+            f"{name}: {nulls} cells {', '.join(map(repr, found))} are read as "
             "missing; null_values=[] keeps them as words"
         )
     kind: dict[str, Any] = {"style": style, "text": rules.typed, "exact": exact}
-    return Column(name, numbers, codes, words.to_list(), notes=said, **kind)
+    return Column(name, numbers, different.spread(codes), words.to_list(), notes=said, **kind)
 
 
 def _parse(
-    bare: pl.Series, plain: pl.Series, rules: CellRules, name: str
+    different: DistinctTexts, bare: pl.Series, plain: pl.Series, rules: CellRules, name: str
 ) -> tuple[Style, pl.Series | None]:
     """First way of writing that fits all cells; else the one that fits most; else None."""
-    present = _count(bare)
+    present = different.count(bare)
     known = rules.known.get(name)
     styles = rules.styles if known is None else (known, *rules.styles)
-    probe = bare.drop_nulls().head(200)
+    probe = different.first(bare, 200)
     best: tuple[Style, pl.Series | None] = (known or "plain", None)
     fitting = 0
     for style in styles:
         # a look at the head spares three passes over a column of words
-        tried = style in ("plain", known) or _count(_parsed(probe, style)) * 2 >= len(probe)
-        if not tried:
-            continue
+        if style not in ("plain", known):
+            tried = _parsed(probe, style)
+            if (len(tried) - tried.null_count()) * 2 < len(probe):
+                continue
         values = plain if style == "plain" else _parsed(bare, style)
-        if _count(values) > fitting:
-            fitting, best = _count(values), (style, values)
+        if (fits := different.count(values)) > fitting:
+            fitting, best = fits, (style, values)
         if fitting == present:
             break
     return best
-
-
-def _count(values: pl.Series) -> int:
-    return len(values) - values.null_count()
 
 
 def _parsed(bare: pl.Series, style: Style) -> pl.Series:

@@ -210,14 +210,14 @@ def _numeric(
 
 def _fit_categorical(table: Table, column: Column, rows: Rows) -> tuple[Feature, str]:
     codes, words = column.as_words
-    found, counts = np.unique(codes[rows], return_counts=True)
-    present = int(counts[found >= 0].sum())
-    values = [words[code] for code in found[found >= 0].tolist()]
+    gaps, *counts = np.bincount(codes[rows] + 1, minlength=len(words) + 1)  # -1 where missing
+    present = len(rows) - int(gaps)
+    values = [word for word, count in zip(words, counts, strict=True) if count]
     feature = {
         "name": column.name,
         "kind": "categorical",
         "values": values,
-        "gaps": bool((found < 0).any()),
+        "gaps": bool(gaps),
     }
     if not values:
         return feature, "holds nothing in train"

@@ -110,15 +110,18 @@ def encode(
         for j, feature in enumerate(numbers):
             values = columns[feature["name"]].numbers[rows[block]]  # type: ignore[index]
             gaps = np.isnan(values)
-            values[gaps] = feature["fill"]
-            numeric[block, j] = (values - feature["mean"]) / feature["std"]
+            if found := int(np.count_nonzero(gaps)):
+                values[gaps] = feature["fill"]
+            values -= feature["mean"]
+            values /= feature["std"]
+            numeric[block, j] = values
             if feature["gaps"]:
                 numeric[block, flag] = gaps
                 flag += 1
-            elif gaps.any():
-                report.filled[feature["name"]] += int(gaps.sum())
-        for j, (found, to_code) in enumerate(coded):
-            codes[block, j] = to_code[found[rows[block]]]
+            elif found:
+                report.filled[feature["name"]] += found
+        for j, (words, to_code) in enumerate(coded):
+            codes[block, j] = to_code[words[rows[block]]]
     return report._replace(filled=dict(report.filled))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from .decode import IMAGE_SUFFIXES
 
 log = logging.getLogger(__name__)
 CLUTTER = frozenset({"__macosx", "thumbs.db", "desktop.ini", "@eadir"})  # the last: Synology's
+USUAL_ENDINGS = frozenset(
+    case for ending in IMAGE_SUFFIXES if len(ending) == 4 for case in (ending, ending.upper())
+)
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
@@ -40,9 +44,13 @@ class PathList(Sequence[str]):
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        encoded = [os.fsencode(path) for path in paths]
-        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        self._bytes = torch.from_numpy(np.frombuffer(b"".join(encoded), np.uint8).copy())
+        # a zero behind each: encoded and cut in one go, in a seventh of the time one by one takes
+        kept = [*paths, ""]
+        content = np.frombuffer(bytearray(os.fsencode("\0".join(kept))), np.uint8)
+        ends = np.append(0, np.flatnonzero(content == 0) + 1)
+        if len(ends) != len(kept):  # no path holds a zero, but the texts of a table may
+            ends = np.cumsum([0, *(len(os.fsencode(path)) + 1 for path in kept[:-1])])
+        self._bytes = torch.from_numpy(content)
         self._ends: Tensor = torch.from_numpy(ends)
         self._views: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
 
@@ -56,7 +64,7 @@ class PathList(Sequence[str]):
         if self._views is None:  # NumPy finds a place in a tenth of torch's time
             self._views = self._bytes.numpy(), self._ends.numpy()
         content, ends = self._views
-        return os.fsdecode(content[ends[index] : ends[index + 1]].tobytes())
+        return os.fsdecode(content[ends[index] : ends[index + 1] - 1].tobytes())
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
@@ -242,7 +250,12 @@ def check_roots(roots: Sequence[str]) -> list[Path]:
 
 def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in CLUTTER]
+        return _shown(entries)
+
+
+def _shown(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    """Without hidden ones and clutter."""
+    shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in CLUTTER]
     # free for what is no link; a lost one would be a class or a picture less, or an error later
     lost = [e for e in shown if e.is_symlink() and not Path(e.path).exists()]
     for entry in lost:
@@ -270,19 +283,35 @@ def _chain(folder: Path) -> frozenset[tuple[int, int]]:
     return frozenset(_identity(str(above)) for above in (folder, *folder.parents))
 
 
-def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]]) -> Iterator[str]:
+def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]]) -> list[str]:
     identity = _identity(folder)
     if identity in above:
         raise ValueError(f"link {folder!r} leads back into a folder above it; remove it")
-    for entry in _entries(folder):
+    names: list[str] = []
+    others: list[os.DirEntry[str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            # nearly all are plain files of pictures: no clutter has such an ending, and they need
+            # no further question
+            if name[-4:] in USUAL_ENDINGS and entry.is_file(follow_symlinks=False):
+                names.append(name)
+            else:
+                others.append(entry)
+    names.sort()  # shorter than the paths, which the caller then finds sorted
+    del names[bisect_left(names, ".") : bisect_left(names, "/")]  # the hidden ones
+    start = os.path.join(folder, "")  # noqa: PTH118 - ends in a separator
+    found = [start + name for name in names]
+    for entry in _shown(others):
         if entry.is_dir():
-            yield from _images(entry.path, skipped, above | {identity})
+            found += _images(entry.path, skipped, above | {identity})
             continue
         suffix = _suffix(entry.name)
         if suffix in IMAGE_SUFFIXES:
-            yield entry.path
+            found.append(entry.path)
         else:
             skipped[suffix or "no ending"] += 1
+    return found
 
 
 def matched(pattern: str, paths: Sequence[str]) -> npt.NDArray[np.object_]:

@@ -1,28 +1,23 @@
-"""JPEG files cut anew without loss, so that a crop is decoded from a part of the file.
+"""A crop decoded from a part of a JPEG that was cut anew with restart markers.
 
-``jpegtran -restart`` writes restart markers into a JPEG and leaves every coefficient as it is. At a
-marker the Huffman state and the DC predictors start afresh, so that the intervals between markers
-can be taken out and joined: what covers a box, behind the same header with another height and
-width, is a small JPEG of its own that any decoder reads.
+At a marker the Huffman state and the DC predictors start afresh, so that the intervals between
+markers can be taken out and joined: what covers a box, behind the same header with another height
+and width, is a small JPEG of its own that any decoder reads.
 """
 
 from __future__ import annotations
 
 import io
-import math
-import shutil
-import subprocess
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
-from torch import Tensor
+
+from .boxes import in_mode
 
 Bytes = npt.NDArray[np.uint8]
 HEAD = 8  # numbers before the starts of a stored re-cut JPEG
-ACROSS = 64  # pixels an interval is to be wide; 2 markers cost about 4 bytes
 MARGIN = 2  # pixels that smooth chroma upsampling looks beyond a box
 
 
@@ -70,23 +65,6 @@ class Sliced(NamedTuple):
     per_row: int
 
 
-def jpegtran() -> str:
-    """Path of ``jpegtran``.
-
-    Raises:
-        RuntimeError: If it is not installed; says how to get it.
-    """
-    found = shutil.which("jpegtran")
-    if found is None:
-        raise RuntimeError(
-            "lossless slices need jpegtran, which is not installed; get libjpeg-turbo's tools: "
-            "'apt install libjpeg-turbo-progs', 'dnf install libjpeg-turbo-utils', "
-            "'brew install jpeg-turbo' or 'conda install -c conda-forge libjpeg-turbo', "
-            "or pack with --kind resized-raw"
-        )
-    return found
-
-
 def read_frame(data: bytes | Bytes) -> Frame:
     """Read a JPEG's header up to its first scan.
 
@@ -131,55 +109,6 @@ def _frame(body: bytes) -> tuple[int, int, int, int, int]:
     if components == 1:
         return width, height, 8, 8, 1
     return width, height, 8 * max(f >> 4 for f in factors), 8 * max(f & 15 for f in factors), 3
-
-
-def recut(content: bytes, *, program: str | None = None) -> Sliced:
-    """Write restart markers into a JPEG; every coefficient stays as it is.
-
-    Progressive files become sequential ones on the way, without loss. Comments, EXIF and profiles
-    are left out: whether the pixels need them is for the caller to prove.
-
-    Args:
-        content: The file.
-        program: Path of jpegtran; None looks for it.
-
-    Raises:
-        NotSliceable: If the file is not of the plain kind.
-        RuntimeError: If jpegtran is not installed, or was ended from outside.
-    """
-    frame = read_frame(content)
-    units = -(-frame.width // frame.mcu_width)
-    interval = _interval(units, max(2, ACROSS // frame.mcu_width))
-    ran = subprocess.run(
-        [program or jpegtran(), "-copy", "none", "-optimize", "-restart", f"{interval}B"],
-        input=content,
-        capture_output=True,
-        check=False,
-    )
-    if ran.returncode < 0:  # as Ctrl-C ends it: nothing is known of the file
-        raise RuntimeError(f"jpegtran was ended by signal {-ran.returncode}")
-    if ran.returncode or ran.stderr:  # a warning is damage, which stays as it is
-        said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise NotSliceable(f"jpegtran: {said[-1] if said else f'exit code {ran.returncode}'}")
-    data = np.frombuffer(ran.stdout, np.uint8)
-    frame = read_frame(data)
-    scan = data[frame.scan :]
-    marks = np.flatnonzero((scan[:-1] == 0xFF) & (scan[1:] >= 0xD0) & (scan[1:] <= 0xD7))
-    starts = np.concatenate([[0], marks + 2, [len(scan)]]) + frame.scan
-    per_row = units // interval
-    rows = -(-frame.height // frame.mcu_height)
-    if frame.restart != interval or len(starts) - 1 != per_row * rows:
-        raise NotSliceable("jpegtran set other markers than asked for")
-    return Sliced(data, starts.astype(np.int64), frame, per_row)
-
-
-def _interval(units: int, goal: int) -> int:
-    """Units between markers: a divisor of a row's units near ``goal``, or the whole row.
-
-    Never one unit alone: smooth upsampling needs more than two chroma samples in a row.
-    """
-    fit = [d for d in range(2, units + 1) if units % d == 0 and d <= 4 * goal]
-    return min(fit, key=lambda d: abs(math.log(d / goal)), default=units)
 
 
 def cut(sliced: Sliced, top: int, left: int, height: int, width: int) -> tuple[Bytes, int, int]:
@@ -234,7 +163,7 @@ def decode_box(
     width: int,
     *,
     mode: Literal["RGB", "L"] = "RGB",
-) -> Tensor:
+) -> Bytes:
     """Decode one box, equal to the bit to decoding the whole and cropping.
 
     Args:
@@ -246,7 +175,7 @@ def decode_box(
         mode: ``"RGB"``, or ``"L"``: the grey of the RGB picture.
 
     Returns:
-        (C, height, width) uint8, channels last in memory, as the decoder writes them.
+        (height, width, C) uint8, a view of what was decoded.
 
     Raises:
         ValueError: If the box leaves the picture.
@@ -254,13 +183,7 @@ def decode_box(
     """
     part, top, left = cut(sliced, top, left, height, width)
     pixels = _decode(part, grey=sliced.frame.components == 1)
-    pixels = pixels[top : top + height, left : left + width]
-    if pixels.shape[2] == 1 and mode == "RGB":
-        pixels = np.repeat(pixels, 3, axis=2)
-    elif pixels.shape[2] == 3 and mode == "L":
-        picture = Image.fromarray(np.ascontiguousarray(pixels)).convert("L")
-        pixels = np.array(picture)[..., None]
-    return torch.from_numpy(pixels).permute(2, 0, 1)
+    return in_mode(pixels[top : top + height, left : left + width], mode)
 
 
 def _decode(part: Bytes, *, grey: bool) -> Bytes:
@@ -275,6 +198,23 @@ def _decode(part: Bytes, *, grey: bool) -> Bytes:
     except ValueError as error:
         raise RuntimeError(f"a slice cannot be decoded ({error}); the pack is damaged") from error
     return pixels
+
+
+class SlicedPicture:
+    """A re-cut JPEG, of which only the slices that a box touches are decoded.
+
+    Args:
+        sliced: The re-cut file.
+        mode: ``"RGB"`` or ``"L"``.
+    """
+
+    def __init__(self, sliced: Sliced, mode: Literal["RGB", "L"]) -> None:
+        self.sliced, self.mode = sliced, mode
+        self.height, self.width = sliced.frame.height, sliced.frame.width
+
+    def box(self, top: int, left: int, height: int, width: int) -> Bytes:
+        """(height, width, C) uint8; see :class:`~datamodules.core.boxes.Boxes`."""
+        return decode_box(self.sliced, top, left, height, width, mode=self.mode)
 
 
 def to_bytes(sliced: Sliced) -> bytes:

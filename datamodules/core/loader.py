@@ -25,6 +25,7 @@ from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 from .threads import made_by_threads
+from .worker_faults import InSharedMemory, WorkerWatch, end_workers, ending
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -52,6 +53,7 @@ class Loader(DataLoader[Any]):
         skipped: Takes note of files that were left out.
         threads: Worker threads, in place of worker processes; or what finds their number.
         ahead: Batches that each thread makes ahead.
+        watch: Speaks for worker processes that hang or find no memory.
         **kwargs: ``DataLoader``'s own arguments.
     """
 
@@ -64,10 +66,11 @@ class Loader(DataLoader[Any]):
         skipped: SkippedFiles | None = None,
         threads: int | AutoWorkers = 0,
         ahead: int = 2,
+        watch: WorkerWatch | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
-        self.threads, self.ahead = threads, ahead
+        self.threads, self.ahead, self.watch = threads, ahead, watch
         self._said: int | None = None
         self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
@@ -100,8 +103,17 @@ class Loader(DataLoader[Any]):
         self._seen = first if epoch == getattr(sampler, "epoch", None) else 0
         if isinstance(sampler, ShardedBatchSampler | StreamPlace):
             sampler.start(self._seen)
+        try:
+            yield from self._finished(self._fetched())
+        except Exception:
+            end_workers(self._iterator)  # those that stay between epochs
+            self._iterator = None
+            raise
+
+    def _finished(self, fetched: Iterator[Any]) -> Iterator[Any]:
+        sampler = self.sampler
         box: list[Any] = []
-        for batch in self._fetched():
+        for batch in fetched:
             if self.skipped is not None:
                 batch = self.skipped.take(batch)
                 if self._seen + 1 == len(self):  # nobody need ask for what comes after the last
@@ -119,8 +131,12 @@ class Loader(DataLoader[Any]):
     def _fetched(self) -> Iterator[Any]:
         data, keys = self.dataset, self.batch_sampler
         if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
-            workers: Any = super().__iter__()
-            return _ended(workers) if self.num_workers and not self.persistent_workers else workers
+            if self.watch is not None:
+                self.watch.check_memory()
+            batches: Any = super().__iter__()
+            if self.num_workers:
+                batches = ending(batches, always=not self.persistent_workers)
+            return batches if self.watch is None else self.watch.over(batches)
         made: Iterator[Any]
         if self.threads:
             made = made_by_threads(data.__getitems__, keys, self.threads, ahead=self.ahead)
@@ -167,18 +183,6 @@ class Loader(DataLoader[Any]):
                 )
         self._resume = (state["epoch"], state["batches"])
         self._seen = state["batches"]
-
-
-def _ended(made: Any) -> Iterator[Any]:
-    """Batches of worker processes, which end with the iteration however it ends.
-
-    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
-    waits 5 s for each worker.
-    """
-    try:
-        yield from made
-    finally:
-        made._shutdown_workers()
 
 
 def lies_inside(place: Mapping[str, Any]) -> bool:
@@ -293,8 +297,24 @@ def make_loader(
     elif chosen.get("multiprocessing_context") is not None or _starts_afresh():
         _check_pickles(keyed, split)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if split == "predict" else sampler
-    chosen["collate_fn"] = _as_is
-    parts: dict[str, Any] = {"finish": finish, "mix": mix, "skipped": skipped, **threads}
+    chosen["collate_fn"] = InSharedMemory() if workers else _as_is
+    watch = None
+    if workers:
+        watch = WorkerWatch(
+            keyed,
+            split=split,
+            rows=batch_size,
+            workers=workers,
+            ahead=chosen.get("prefetch_factor") or 2,
+            timeout=chosen.get("timeout") or 0,
+        )
+    parts: dict[str, Any] = {
+        "finish": finish,
+        "mix": mix,
+        "skipped": skipped,
+        "watch": watch,
+        **threads,
+    }
     return Loader(keyed, batch_sampler=batch_sampler, **parts, **chosen)
 
 
@@ -320,7 +340,8 @@ def make_stream_loader(
     }
     for name in ("collate_fn", *(WORKER_OPTIONS if not chosen["num_workers"] else ())):
         chosen.pop(name, None)
-    return Loader(stream, finish=finish, batch_size=None, collate_fn=_as_is, **chosen)
+    collate: Any = InSharedMemory() if chosen["num_workers"] else _as_is
+    return Loader(stream, finish=finish, batch_size=None, collate_fn=collate, **chosen)
 
 
 def make_plain_loader(

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from .decode import ImageError, decode_image
-from .jpeg_slices import NotSliceable, decode_box, jpegtran, recut, to_bytes
+from .jpeg_recut import jpegtran, recut
+from .jpeg_slices import NotSliceable, decode_box, to_bytes
 from .packs import FILE, PIXELS, SLICES
 
 
@@ -72,7 +73,7 @@ def _slices(content: bytes, name: str, program: str) -> Form:
     height, width = pixels.shape[:2]
     box = (height // 3, width // 3, max(1, height // 3), max(1, width // 3))
     top, left, high, wide = box
-    part = decode_box(sliced, *box).permute(1, 2, 0).numpy()
+    part = decode_box(sliced, *box)
     if not np.array_equal(part, pixels[top : top + high, left : left + wide]):
         return Form(FILE, content, "its slices decode otherwise")
     return Form(SLICES, to_bytes(sliced))

@@ -13,7 +13,7 @@ Nothing in it is a pickle, and every number is checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from .arrays import open_array
-from .decode import decode_image
-from .jpeg_slices import Bytes, Sliced, decode_box, from_bytes
+from .boxes import Boxes, WholePicture
+from .decode import decode_pixels
+from .jpeg_slices import Bytes, Sliced, SlicedPicture, from_bytes
 from .splits import fingerprint
 
 FORMAT, VERSION = "lightning-datamodules pictures", 1
@@ -151,16 +152,31 @@ class PicturePack:
             return _pixels(stored, self.path)
         return (_sliced(stored, self.path).data if form == SLICES else stored).tobytes()
 
-    def shape(self, row: int) -> tuple[int, int] | None:
-        """Height and width where boxes can be decoded alone; None for a file kept whole."""
+    def picture(
+        self,
+        row: int,
+        *,
+        mode: Literal["RGB", "L"] = "RGB",
+        name: Callable[[], str] | None = None,
+    ) -> Boxes:
+        """One picture, to be read by boxes: of slices only those that a box touches are decoded.
+
+        Args:
+            row: Which picture.
+            mode: What boxes are given in.
+            name: Gives what errors call a file that was kept whole.
+
+        Raises:
+            PackError: If its record is damaged.
+            ImageError: If a file that was kept whole cannot be decoded.
+        """
         form, stored = self.stored(row)
-        if form == FILE:
-            return None
+        if form == SLICES:
+            return SlicedPicture(_sliced(stored, self.path), mode)
         if form == PIXELS:
-            height, width = _pixels(stored, self.path).shape[:2]
-            return height, width
-        frame = _sliced(stored, self.path).frame
-        return frame.height, frame.width
+            return WholePicture(_pixels(stored, self.path), mode)
+        said = f"picture {row} of {self.path}" if name is None else name()
+        return WholePicture(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
 
     def decode_box(
         self,
@@ -188,18 +204,14 @@ class PicturePack:
         Raises:
             ValueError: If the box leaves the picture.
         """
-        form, stored = self.stored(row)
-        if form == SLICES:
-            sliced = _sliced(stored, self.path)
-            return decode_box(sliced, top, left, height, width, mode=mode)
-        picture = decode_image(self.content(row), mode=mode, name=f"picture {row} of {self.path}")
+        picture = self.picture(row, mode=mode)
         if min(top, left) < 0 or top + height > picture.height or left + width > picture.width:
             raise ValueError(
                 f"box {(top, left, height, width)} leaves the picture of {picture.height} x "
                 f"{picture.width}"
             )
-        box = np.array(picture.crop((left, top, left + width, top + height)))
-        return torch.from_numpy(np.atleast_3d(box)).permute(2, 0, 1)
+        box = np.array(picture.box(top, left, height, width))
+        return torch.from_numpy(box).permute(2, 0, 1)
 
     def _map(self, shard: int) -> Bytes:
         if not self._shard_bytes[shard]:
@@ -234,28 +246,6 @@ class PicturePack:
         fits &= records["offset"] <= room - records["length"]
         if not fits.all() or len(self.names()) != len(records):
             raise PackError(f"{where} is damaged: its index points outside the files")
-
-
-class PackedPictures(Sequence[Any]):
-    """M pictures of a pack as sources of a picture dataset.
-
-    Args:
-        pack: The pack.
-        rows: (M,) int64, rows in the pack.
-        names: M paths of the files they were made from, for messages.
-    """
-
-    def __init__(
-        self, pack: PicturePack, rows: npt.NDArray[np.int64], names: Sequence[str]
-    ) -> None:
-        self.pack, self.names = pack, names
-        self.rows = torch.from_numpy(rows)  # a tensor goes to workers without a copy
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
-        return self.pack.content(int(self.rows[index]))
 
 
 def shard_name(shard: int) -> str:

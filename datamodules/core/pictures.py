@@ -15,10 +15,14 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from .batch import Batch
+from .boxes import Boxes, WholePicture
 from .decode import decode_image, decode_pixels
 from .draws import drawn_elsewhere
+from .fast_transform import fast_transform
 from .files import PathList, check_folder, contents, list_images, report_skipped
-from .seeding import Seeds, below
+from .finish import Finish
+from .packed_pictures import PackedPictures
+from .seeding import Seeds, below, random_state, set_random_state
 from .transforms import PictureTransform
 
 
@@ -32,6 +36,12 @@ class PictureDataset(Dataset[Any]):
         mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
         keys: (N,) int64, numbers that tell pictures without a path apart; None: 0 to N - 1.
         part: What the numbers count, for errors: ``"train"`` gives ``train picture 7``.
+        fast: Take the short ways that the transform allows, see
+            :class:`~datamodules.core.fast_transform.FastTransform`.
+
+    Attributes:
+        finish: What is left to be done to a batch of :meth:`unfinished` samples; None where it is
+            the transform's no more.
     """
 
     def __init__(
@@ -43,20 +53,30 @@ class PictureDataset(Dataset[Any]):
         mode: Literal["RGB", "L"] = "RGB",
         keys: npt.NDArray[np.int64] | None = None,
         part: str = "",
+        fast: bool = False,
     ) -> None:
         self.sources, self.targets, self.mode = sources, targets, mode
         self.transform = PictureTransform(transform)
         self.keys, self.part = keys, part
+        self._fast = fast_transform(transform, 3 if mode == "RGB" else 1) if fast else None
+        self.finish: Finish | None = self._fast.finish if self._fast is not None else None
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def __getitem__(self, index: int) -> Any:
-        source = self.sources[index]
-        if isinstance(source, Tensor):
-            source = (source.permute(1, 2, 0) if source.ndim == 3 else source).numpy()
-        picture = self.transform(self._decoded(source, self.describe(index)))
-        channels = 3 if self.mode == "RGB" else 1
+        sample = self.unfinished(index)
+        if self.finish is None:
+            return sample
+        picture = sample if self.targets is None else sample[0]
+        picture = self.finish(picture[None])[0] if _is_pixels(picture) else picture
+        return picture if self.targets is None else (picture, sample[1])
+
+    def unfinished(self, index: int) -> Any:
+        """An item before the end of the transform that ``finish`` does for the whole batch."""
+        picture = self._picture(index)
+        finish = self.finish
+        channels = len(finish.mean) if finish is not None else 3 if self.mode == "RGB" else 1
         if _is_pixels(picture) and len(picture) != channels:
             # the finishing step would leave it as it is, and the net would get raw bytes
             raise ValueError(
@@ -67,6 +87,38 @@ class PictureDataset(Dataset[Any]):
             return picture
         target = self.targets[index]
         return picture, int(target) if target.dtype == torch.int64 else target
+
+    def _picture(self, index: int) -> Any:
+        fast = self._fast
+        if fast is None:
+            return self.transform(self._whole(index))
+        before = None if fast.is_proved else random_state()
+        try:
+            if fast.crop_first is not None:
+                return fast.of_boxes(self._boxes(index))
+            return fast.of_picture(self._whole(index))
+        except (TypeError, AttributeError):
+            if before is None:
+                raise
+            set_random_state(before)  # the transform may want tensors: see PictureTransform
+            self._fast = self.finish = None
+            return self.transform(self._whole(index))
+
+    def _boxes(self, index: int) -> Boxes:
+        if isinstance(self.sources, PackedPictures):
+            return self.sources.boxes(index, mode=self.mode)
+        source = self._source(index)
+        name = source if isinstance(source, str) else self.describe(index)
+        return WholePicture(decode_pixels(source, mode=self.mode, name=name), self.mode)
+
+    def _whole(self, index: int) -> Image.Image:
+        return self._decoded(self._source(index), self.describe(index))
+
+    def _source(self, index: int) -> Any:
+        source = self.sources[index]
+        if isinstance(source, Tensor):
+            source = (source.permute(1, 2, 0) if source.ndim == 3 else source).numpy()
+        return source
 
     def _decoded(self, source: Any, name: str) -> Image.Image:
         if not isinstance(source, str | os.PathLike):
@@ -82,7 +134,8 @@ class PictureDataset(Dataset[Any]):
 
     def blank(self) -> Any:
         """A sample of the shape that the transform makes, of an empty picture."""
-        picture = self.transform(Image.new(self.mode, (256, 256)))
+        blank = Image.new(self.mode, (256, 256))
+        picture = self.transform(blank) if self._fast is None else self._fast.of_picture(blank)
         return picture if self.targets is None else (picture, 0)
 
     def describe(self, index: int) -> str:

@@ -3,13 +3,14 @@
 from .bisect import Bisection, bisect
 from .figures import plot
 from .findings import Finding, Report, SampleStep
-from .hardest import Hardest, hardest
+from .hardest import hardest
 from .inspect import inspect
 from .monitor import DataWaitMonitor
 from .printed import print_report
 from .record import DataRecord, describe_data
 from .safe import make_safe
 from .tune import Tuning, tune
+from .wrong_answers import Hardest
 
 __all__ = [
     "Bisection",

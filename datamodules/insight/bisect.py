@@ -13,7 +13,7 @@ import torch
 from ..core.base import DataModule
 from ..core.keyed import KeyedDataset
 from .safe import SAMPLES, make_safe
-from .tune import end_workers
+from .trials import end_workers
 
 STALL_SECONDS = 60.0
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from .canvas import Drawing
-    from .hardest import Hardest
     from .overview import Sheet
     from .page import Page
+    from .wrong_answers import Hardest
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

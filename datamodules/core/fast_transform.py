@@ -1,0 +1,74 @@
+"""The short ways that a transform allows: its crop before the pixels, its last steps by batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PIL import Image
+
+from .boxes import Boxes
+from .crop_first import CropFirst, crop_first, flat
+from .finish import Finish
+from .lifted import Lifted, lifted
+from .transforms import to_row
+
+
+class FastTransform:
+    """A chain of torchvision's steps, parted in what comes first, between and last.
+
+    Args:
+        steps: All but the lifted end.
+        first: ``steps`` again, where their head can be drawn before the pixels are made.
+        end: The lifted end.
+
+    Attributes:
+        is_proved: Whether it made a sample; what fails before may want a tensor from the start.
+    """
+
+    def __init__(self, steps: list[Any], first: CropFirst | None, end: Lifted | None) -> None:
+        self.steps, self.crop_first, self.end = steps, first, end
+        self.is_proved = False
+
+    @property
+    def finish(self) -> Finish | None:
+        """What does the lifted end to a batch."""
+        return None if self.end is None else self.end.finish
+
+    def of_boxes(self, picture: Boxes) -> Any:
+        """Row of a picture that is read by boxes; needs ``crop_first``."""
+        assert self.crop_first is not None
+        pixels = self.crop_first.head(picture)
+        if self.crop_first.rest or (self.end is not None and not self.end.fits(pixels)):
+            return self._row(self.crop_first.follow(pixels))
+        self.is_proved = True
+        return pixels
+
+    def of_picture(self, picture: Image.Image) -> Any:
+        """Row of a picture in memory."""
+        view: Any = picture
+        for step in self.steps:
+            view = step(view)
+        return self._row(view)
+
+    def _row(self, view: Any) -> Any:
+        if self.end is not None and not self.end.takes(view):
+            view = self.end.one_by_one(view)
+        self.is_proved = True
+        return to_row(view)
+
+
+def fast_transform(transform: Any, channels: int) -> FastTransform | None:
+    """The short ways of a transform, or None where it allows none.
+
+    The random numbers are the same and so are the bits, but for one: a picture that the plain way
+    resizes by Pillow is resized by torch, which rounds otherwise (less than 0.05 of
+    255 on average).
+
+    Args:
+        transform: What is to be called with a PIL picture.
+        channels: Of the pictures.
+    """
+    parted = lifted(transform, channels)
+    steps, end = parted if parted is not None else (list(flat(transform)), None)
+    first = crop_first(steps)
+    return None if first is None and end is None else FastTransform(steps, first, end)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from datamodules.core.distinct_texts import DistinctTexts
+
+
+@pytest.fixture(params=[0, 10**9], ids=["distinct", "cells"])
+def cells(request, monkeypatch):
+    monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", request.param)
+    return pl.Series("^x$", ["b", None, "a", "b", "", "b", None, "a", "b", "b", "b", "b"])
+
+
+def test_each_cell_finds_its_text(cells):
+    found = DistinctTexts.of(cells)
+    texts = found.texts.to_numpy()
+    assert found.spread(texts).tolist() == cells.to_list()
+    assert found.counts.sum() == 12
+    assert found.count(found.texts) == 10
+    if found.places is not None:
+        assert found.texts.to_list() == ["b", "a", "", None]
+        assert found.counts.tolist() == [7, 2, 1, 2]
+
+
+@pytest.mark.parametrize("most", [1, 3, 5, 12, 100])
+def test_the_first_cells_are_those_that_hold_something(cells, most):
+    found = DistinctTexts.of(cells)
+    held = found.texts.replace("", None)
+    expected = [cell for cell in cells.to_list() if cell][:most]
+    assert found.first(held, most).to_list() == expected
+
+
+def test_texts_that_hardly_come_twice_are_left_as_cells(monkeypatch):
+    monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", 0)
+    assert DistinctTexts.of(pl.Series(["a", "b", "c", "c"])).places is None
+    assert DistinctTexts.of(pl.Series([None, None], dtype=pl.String)).places is None
+    assert DistinctTexts.of(pl.Series(["c"] * 4)).places.tolist() == [0] * 4
+
+
+def test_more_texts_than_a_byte_counts(monkeypatch):
+    texts = [f"t{i}" for i in range(256)] * 4
+    assert len(texts) > 1000
+    found = DistinctTexts.of(pl.Series([*texts, None]))
+    assert found.places[-1] == 256
+    assert found.spread(found.texts.to_numpy()).tolist() == [*texts, None]
