@@ -1,4 +1,4 @@
-"""Damaged files that the fuzz found to end in another library's error, each by hand."""
+"""Damaged files that ended in another library's error, each by hand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datamodules.core.arrays import open_array
 from datamodules.core.feature_packs import FORMAT, VERSION, read_features
 from datamodules.core.index_files import by_files
 from datamodules.core.label_table import read_label_table
+from datamodules.core.packs import PicturePack
 from datamodules.core.texts import read_texts
 
 
@@ -95,3 +96,27 @@ def test_a_damaged_index_file_is_named(tmp_path):
     path = array_file(tmp_path / "val.npy", lambda content: content[:-8])
     with pytest.raises(ValueError, match=r"^val\.npy is no whole \.npy file"):
         by_files({"val": path}, 9)
+
+
+DEEP = "[" * 100_000  # json ends in RecursionError
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("deep.json", DEEP, r"deep\.json': no JSON: .*recursion"),
+        ("deep.jsonl", f'{{"text": {DEEP}', r"deep\.jsonl': line 1 is no JSON: .*recursion"),
+        ("long.jsonl", f'{{"text": {"1" * 5000}}}', r"long\.jsonl': line 1 is no JSON: .*digits"),
+    ],
+)
+def test_json_that_python_cannot_hold_names_the_file_and_the_line(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_texts(tmp_path / name)
+
+
+def test_manifests_nested_too_deeply_are_damaged(tmp_path):
+    for name, read in (("pack.json", PicturePack), ("features.json", read_features)):
+        (tmp_path / name).write_text(DEEP)
+        with pytest.raises(ValueError, match=f"damaged: {name} cannot be read"):
+            read(tmp_path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import warnings
 
+import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, SequentialSampler, TensorDataset
+from torch.utils.data import Dataset, SequentialSampler, TensorDataset, get_worker_info
 
 from datamodules.core import loader as loader_module
 from datamodules.core.auto_workers import AutoWorkers
@@ -22,7 +24,7 @@ from datamodules.core.loader import (
     make_stream_loader,
 )
 from datamodules.core.samplers import RowBatches, ShardedBatchSampler
-from datamodules.core.steps import Exact, Shuffled
+from datamodules.core.steps import Exact, InOrder, Shuffled
 from datamodules.core.streams import StreamBatches, StreamPlace
 
 
@@ -106,7 +108,7 @@ def test_the_whole_message_of_a_refused_option(options, workers, message):
 def test_an_unknown_option_is_named_as_a_loader_option():
     with pytest.raises(ValueError, match="loader option") as caught:
         check_loader_options({"pin_memori": True}, None)
-    assert "did you mean 'pin_memory'" in str(caught.value)
+    assert str(caught.value).startswith("unknown loader option 'pin_memori'; did you mean 'pin_m")
 
 
 @pytest.mark.parametrize("workers", [None, 0, 3, "auto"])
@@ -314,7 +316,12 @@ def test_what_cannot_be_sent_to_workers_is_called_what_the_user_calls_it(
 )
 def test_forked_workers_are_sent_nothing_by_pickle(monkeypatch, chosen, first, refused):
     methods = torch.multiprocessing
-    monkeypatch.setattr(methods, "get_start_method", lambda allow_none: chosen)
+
+    def start_method(allow_none=False):
+        assert allow_none, "asking would fix the method"
+        return chosen
+
+    monkeypatch.setattr(methods, "get_start_method", start_method)
     monkeypatch.setattr(methods, "get_all_start_methods", lambda: [first, "other"])
     dataset = Unsent("reader")
     with pytest.raises(AttributeError, match="local"):
@@ -337,6 +344,138 @@ def test_a_plain_loader_reads_in_order_with_a_sampler_of_torchs_own():
     assert loader.state_dict() == {"epoch": 0, "batches": 3, "num_replicas": 1}
 
 
+class Unpickled(Squares):
+    def __reduce__(self):
+        raise TypeError("holds a socket")
+
+
+def test_a_dataset_that_cannot_be_sent_itself_is_called_dataset():
+    with pytest.raises(ValueError, match=r"^dataset cannot be sent .*holds a socket"):
+        made(Unpickled(), num_workers=1, options={"multiprocessing_context": "spawn"})
+
+
+class Notes:
+    """Stands for SkippedFiles and for Mix: what was asked, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def take(self, batch):
+        self.asked.append("take")
+        return batch.target
+
+    def say(self):
+        self.asked.append("say")
+
+    def drawn(self, batch, seed):
+        self.asked.append(seed)
+        return batch.target
+
+
+def test_skipped_files_are_said_with_the_last_batch_and_before_it_is_used():
+    notes = Notes()
+    iterator = iter(made(skipped=notes))
+    assert next(iterator).tolist()
+    assert next(iterator).tolist()
+    assert notes.asked == ["take", "take"]
+    next(iterator)
+    assert notes.asked == ["take", "take", "take", "say"]
+    plain = make_plain_loader(
+        Squares(4), batch_size=2, finish=None, collate_fn=collate, skipped=notes
+    )
+    assert [batch.tolist() for batch in plain] == [[0, 1], [4, 9]]
+    assert plain.dataset.skip
+    assert not make_plain_loader(Squares(), batch_size=2, finish=None, collate_fn=len).dataset.skip
+
+
+def test_each_step_is_mixed_by_its_own_seed_also_after_a_resume():
+    notes = Notes()
+    loader = made(mix=notes)
+    whole = [batch.tolist() for batch in loader]
+    expected = [loader.sampler.step_seed(step) for step in range(3)]
+    assert notes.asked == expected
+    loader.load_state_dict(loader.state_dict() | {"batches": 1})
+    assert [batch.tolist() for batch in loader] == whole[1:]
+    assert notes.asked == expected + expected[1:]
+
+
+def test_a_changed_number_of_threads_is_said_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(loader_module, "rank_zero_info", said.append)
+    loader = made(num_workers=AutoWorkers(3))
+    monkeypatch.setattr(loader.threads, "observe", lambda waited, worked: None)
+    list(loader)
+    list(loader)
+    loader.threads.workers = 1
+    list(loader)
+    assert said == ['num_workers="auto": 2 of 3 threads', 'num_workers="auto": 1 of 3 threads']
+
+
+class Where(Squares):
+    """Tells by which thread and worker a sample was made."""
+
+    def __getitem__(self, index):
+        worker = get_worker_info()
+        main = threading.current_thread() is threading.main_thread()
+        return torch.tensor([-1 if worker is None else worker.id, int(main)]), index
+
+
+@pytest.mark.parametrize(
+    ("options", "workers", "main"),
+    [
+        ({}, {-1}, {1}),
+        ({"num_workers": 2}, {0, 1}, {1}),
+        ({"num_workers": 2, "worker_type": "thread"}, {-1}, {0}),
+    ],
+)
+def test_samples_are_made_where_the_options_say(options, workers, main):
+    found = torch.cat([batch.inputs for batch in made(Where(), **options)])
+    assert set(found[:, 0].tolist()) == workers
+    assert set(found[:, 1].tolist()) == main
+
+
+def test_threads_make_as_many_batches_ahead_as_prefetch_factor_says(monkeypatch):
+    asked = []
+
+    def by_threads(fetch, keys, threads, *, ahead=2):
+        asked.append((threads, ahead))
+        return map(fetch, keys)
+
+    monkeypatch.setattr(loader_module, "made_by_threads", by_threads)
+    options = {"prefetch_factor": 7}
+    assert len(list(made(num_workers=3, worker_type="thread", options=options))) == 3
+    assert asked == [(3, 7)]
+
+
+@pytest.mark.parametrize("pins", [False, True])
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_batches_are_pinned_where_it_is_asked_for_and_there_is_a_device(
+    monkeypatch, pins, accelerator
+):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: accelerator)
+    monkeypatch.setattr(loader_module, "pin_memory", lambda batch: ("pinned", batch))
+    first = next(iter(made(pin_memory=pins)))
+    assert (first[0] == "pinned") is (pins and accelerator)
+    assert len(first[1]) in (2, 4)
+
+
+def test_the_place_tells_seeds_apart_whose_batches_are_the_same():
+    places = []
+    for seed in (0, 1):
+        sampler = ShardedBatchSampler(InOrder(10, 4), 10, seed=seed)
+        loader = make_loader(Squares(), sampler, batch_size=4, collate_fn=collate, num_workers=0)
+        places.append(loader.state_dict()["plan"])
+    assert places[0] != places[1], "the samples' draws differ"
+
+
+def test_a_plain_loader_is_one_process():
+    loader = make_plain_loader(Squares(), batch_size=2, finish=None, collate_fn=collate)
+    place = {"epoch": 0, "batches": 1, "num_replicas": 1, "steps": 5}
+    loader.load_state_dict(place)
+    with pytest.raises(RuntimeError, match="2 processes ran, this run has 1"):
+        loader.load_state_dict(place | {"num_replicas": 2})
+
+
 def stream():
     pairs = [(torch.tensor([i]), i) for i in range(6)]
     return StreamBatches(pairs, batch_size=4, transform=tuple, collate_fn=collate)
@@ -355,3 +494,8 @@ def test_a_stream_has_one_worker_and_starts_it_anew_each_epoch():
     none = make_stream_loader(stream(), num_workers=0, options=options, finish=lambda b: b.target)
     assert (none.num_workers, none.prefetch_factor) == (0, None)
     assert [batch.tolist() for batch in none] == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_a_stream_of_arrays_stays_arrays():
+    batches = StreamBatches([0, 1, 2], batch_size=3, transform=int, collate_fn=np.array)
+    assert isinstance(next(iter(make_stream_loader(batches, num_workers=0))), np.ndarray)
