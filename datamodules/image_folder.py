@@ -32,8 +32,8 @@ from .core.packed_pictures import PackedPictures
 from .core.packs import PicturePack
 from .core.pictures import PictureDataset, predict_sources
 from .core.ram_cache import check_cache
-from .core.settings import check_name, given_again, plain
-from .core.skipped import SkippedFiles
+from .core.settings import given_again, plain
+from .core.skipped import check_on_error
 from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
@@ -145,14 +145,12 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
         if unknown_classes not in ("raise", "drop"):
             raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
-        check_name(on_error, ("raise", "skip"), "on_error")
+        check_on_error(on_error, max_errors)
         check_cache(cache, cache_bytes)
         if not isinstance(draft, bool):
             raise ValueError(f"draft must be True or False, got {draft!r}")
         if draft and pack is not None:
             raise ValueError("a pack is decoded at the size it was made for; leave draft out")
-        if max_errors < 0:
-            raise ValueError(f"max_errors must be at least 0, got {max_errors}")
         if not isinstance(crop_first, bool):
             raise ValueError(f"crop_first must be True or False, got {crop_first!r}")
         if image_size < 1:
@@ -165,7 +163,6 @@ class ImageFolderDataModule(DataModule):
         self.several = several_labels(table, label_column, label_separator)
         self.task = "multilabel" if self.several else "multiclass"
         self.finish: Finish = finish_of(mode, mean, std, normalize)
-        self._skipped: dict[Split, SkippedFiles] = {}
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
@@ -393,36 +390,6 @@ class ImageFolderDataModule(DataModule):
         """MixUp or CutMix of train batches, where asked for."""
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
-
-    def skipped_files(self, split: Split) -> SkippedFiles | None:
-        """The split's record of files that cannot be read, where they are to be skipped."""
-        if self.hparams["on_error"] == "raise":
-            return None
-        data = self._dataset(split)
-        record = self._skipped.get(split)
-        if record is None or record.source is not data:
-            record = self._skipped[split] = SkippedFiles(
-                split,
-                data,
-                max_errors=self.hparams["max_errors"],
-                targets=data.targets if split == "train" else None,
-                classes=self.classes if split == "train" else (),
-            )
-        return record
-
-    @property
-    def bad_files(self) -> dict[str, str]:
-        """Path and reason of each file that this process had to skip so far."""
-        return {
-            bad.path: bad.reason
-            for split in SPLITS
-            if split in self._skipped
-            for bad in self._skipped[split].found.values()
-        }
-
-    def bad_rows(self, split: Split) -> list[int]:
-        """Positions in the split's dataset of the files that this process had to skip."""
-        return sorted(self._skipped[split].found) if split in self._skipped else []
 
     def read_predict(self) -> None:
         """List what is to be predicted."""
