@@ -399,7 +399,7 @@ class DatasetDataModule(DataModule):
             "global_batch_size": self.hparams["global_batch_size"] is not None,
             "uneven": self.hparams["uneven"] != "repeat",
             "labels": self._labels is not None,
-            "worker_type": self.hparams["worker_type"] != "process",
+            "worker_type": self.hparams["worker_type"] == "thread",
             "with_rows": self.hparams["with_rows"],
             "on_error": self.hparams["on_error"] != "raise",
             "cache": self.hparams["cache"] is not None,

@@ -13,7 +13,7 @@ from PIL import Image, JpegImagePlugin
 from script_runs import CPU, as_if_alone, fit  # noqa: F401 - a fixture that is there by being known
 
 from datamodules.core import loader
-from datamodules.core.jpeg_slices import jpegtran
+from datamodules.core.jpeg_recut import jpegtran
 from datamodules.core.pack_writer import write_pack
 from datamodules.core.packs import PicturePack
 from datamodules.core.pictures import PixelDataset

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from .auto_workers import AutoWorkers
 from .buckets import pads_to_bound
 from .cores import default_workers
+from .draws import drawn_elsewhere
 from .finish import Finish
 from .folds import check_limit
 from .kinds import SAMPLINGS, facts_of, make_plan
@@ -82,8 +83,9 @@ class DataModule(Source, L.LightningDataModule):
             run waits for batches and taken away while it does not, 1 to the cores; ``workers``
             says how many. Where threads cannot serve (see ``worker_type``) it is as None, and a
             line says why.
-        worker_type: ``"process"``, or ``"thread"`` for pictures whose transforms are torchvision's
-            own: the same batches to the bit, without a copy of the datasets in each worker.
+        worker_type: ``"thread"``, for pictures whose transforms are torchvision's own: the same
+            batches to the bit for less CPU time; ``"process"``; or ``"auto"``: threads where they
+            can serve and no option for processes, such as ``timeout``, was given.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
             no validation part of its own; None: a tenth.
         test_split: The same for test.
@@ -112,7 +114,7 @@ class DataModule(Source, L.LightningDataModule):
         batch_size: int = 32,
         eval_batch_size: int | None = None,
         num_workers: int | Literal["auto"] | None = None,
-        worker_type: Literal["process", "thread"] = "process",
+        worker_type: Literal["auto", "process", "thread"] = "auto",
         val_split: int | float | None = None,
         test_split: int | float | None = None,
         split_seed: int = 0,
@@ -132,7 +134,7 @@ class DataModule(Source, L.LightningDataModule):
         check_seed("seed", 0 if seed is None else seed)
         check_seed("split_seed", split_seed)
         check_name(uneven, ("repeat", "drop"), "uneven")
-        check_name(worker_type, ("process", "thread"), "worker_type")
+        check_name(worker_type, ("auto", "process", "thread"), "worker_type")
         check_loader_options(loader_options, num_workers)
         check_shares(val=val_split or 0.0, test=test_split or 0.0)
         SplitOptions.of(split_options)
@@ -397,7 +399,7 @@ class DataModule(Source, L.LightningDataModule):
             with_rows=split == "predict" and self.hparams["with_rows"],
             collate_fn=self.default_collate(split),
             num_workers=(auto if workers == "auto" else workers),
-            worker_type=self.hparams["worker_type"],
+            worker_type=self._worker_type(),
             ranks=self._ranks_here(),
             options=self.loader_options,
             **crossing,
@@ -416,6 +418,17 @@ class DataModule(Source, L.LightningDataModule):
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
             **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
         }
+
+    def _worker_type(self) -> str:
+        """The kind of workers; one for all splits, where it is not chosen.
+
+        A process that is forked while threads work may inherit a lock that one of them held.
+        """
+        given: str = self.hparams["worker_type"]
+        if given != "auto" or self.hparams["num_workers"] == "auto":
+            return given
+        own = [getattr(self, f"_{part}_transform", None) for part in ("train", "eval")]
+        return "process" if any(drawn_elsewhere(step) for step in own) else given
 
     def _remedy(self, split: Split) -> str:
         if split == "predict":

@@ -202,7 +202,7 @@ def _read_json(source: str, content: str, roles: dict[str, Column]) -> Cells:
     if content.lstrip()[:1] == "[":
         try:
             rows = json.loads(content)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # nested too deeply
             raise ValueError(f"no JSON: {error}") from None
         lines = list(range(1, len(rows) + 1))
     else:
@@ -213,7 +213,7 @@ def _read_json(source: str, content: str, roles: dict[str, Column]) -> Cells:
                 continue
             try:
                 rows.append(json.loads(line))
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:  # nested too deeply
                 raise ValueError(
                     f"line {number} is no JSON: {error}; each line holds one object"
                 ) from None

@@ -62,6 +62,11 @@ def without_augmentation(dm: DataModule) -> None:
         data = make(split)
         return plain_train(data, make("val")) if split == "train" else data
 
+    if hasattr(dm, "_parts") and callable(dm._parts):  # a stream is transformed by its loader
+        parts = dm._parts
+        dm.__dict__["_parts"] = lambda split, **given: parts(
+            "val" if split == "train" else split, **given
+        )
     dm.__dict__["dataset"] = dataset
     dm.__dict__["mix"] = lambda: None
     dm._datasets.pop("train", None)
