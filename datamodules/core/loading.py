@@ -103,7 +103,8 @@ class Loading(Source, L.LightningDataModule):
             seed=self.hparams["seed"],
             uneven=self.hparams["uneven"] if train else "keep",
             seeded=split != "predict",
-            draws=getattr(data, "draws", True),
+            # of a user's own dataset it is not known what the word means
+            draws=not hasattr(data, "get_batch") or getattr(data, "draws", True) is not False,
             **self._ranks(),
         )
         if train and not len(sampler):
