@@ -456,7 +456,7 @@ class DataModule(Source, L.LightningDataModule):
             return None
         most = default_workers(self._ranks_here())
         if split not in self._auto or self._auto[split].most != most:
-            self._auto[split] = AutoWorkers(most)
+            self._auto[split] = AutoWorkers(most, split)
         return self._auto[split]
 
     def _crossing(self, data: Any = None) -> dict[str, Any]:
