@@ -152,7 +152,7 @@ class Loading(Source, L.LightningDataModule):
             return None
         most = default_workers(self._ranks_here())
         if split not in self._auto or self._auto[split].most != most:
-            self._auto[split] = AutoWorkers(most)
+            self._auto[split] = AutoWorkers(most, split)
         return self._auto[split]
 
     def _make_ram_cache(self) -> RamCache | None:
