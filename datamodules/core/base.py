@@ -97,7 +97,8 @@ class DataModule(Loading):
             first and cut by rank, so that the steps do not depend on the number of devices.
         uneven: When a plan's batches are no multiple of the ranks, ``"repeat"`` the first or
             ``"drop"`` the last, at most W - 1.
-        loader_options: Any other ``DataLoader`` argument, such as ``pin_memory`` or ``drop_last``.
+        loader_options: Any other ``DataLoader`` argument, such as ``pin_memory``, ``drop_last``, or
+            ``timeout``: seconds after which a worker process is given up and its file named.
         with_rows: Predict batches become ``RowBatch(inputs, rows)``.
     """
 
