@@ -127,7 +127,7 @@ def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
             if line.startswith("epoch 2/"):
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
                 break
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=150)
         assert process.returncode == 130, output
         assert "Traceback" not in output
         assert not members(process.pid)
