@@ -16,6 +16,7 @@ from ..core.keyed import KeyedDataset
 from ..core.seeding import kept_random_state
 from .replayed import Digests, alarm, difference, run_over
 from .safe import SAMPLES, make_safe
+from .trials import kinds_of_workers
 
 STALL_SECONDS = 60.0
 # settings that must not change a single bit of a batch
@@ -155,9 +156,10 @@ def _settings(
     yield "MixUp or CutMix", dm.mix() is not None, lambda: safe.__dict__.pop("mix", None)
     yield "other loader options", bool(plain), options(**plain)
     hparams["worker_type"] = "process"
-    threads = parallel and given["worker_type"] == "thread"
+    kind = given["worker_type"]
+    threads = parallel and kind != "process" and "thread" in kinds_of_workers(dm)
     yield "1 worker", parallel, workers(1)
-    yield "worker_type=thread", threads, lambda: hparams.update(worker_type="thread")
+    yield f"worker_type={kind}", threads, lambda: hparams.update(worker_type=kind)
     said = "auto" if count is None else count
     yield f"num_workers={said}", parallel and count != 1, workers(count)
     yield "the workers' options", parallel and bool(late), options(**late)
