@@ -61,7 +61,7 @@ def made(dataset=None, *, batch_size=4, ranks=1, split="train", **options):
         seed=0,
         seeded=split != "predict",
     )
-    options = {"collate_fn": collate, "num_workers": 0, **options}
+    options = {"collate_fn": collate, "num_workers": 0, "worker_type": "process", **options}
     return make_loader(dataset, sampler, batch_size=batch_size, split=split, **options)
 
 
@@ -240,9 +240,50 @@ def test_threads_take_the_workers_place():
     assert made(num_workers=1, worker_type="thread", options={"prefetch_factor": 7}).ahead == 7
     assert made(num_workers=0, worker_type="thread").threads == 0
     assert sorted(torch.cat([b.target for b in loader]).tolist()) == [i**2 for i in range(10)]
-    auto = made(num_workers=AutoWorkers(2))
+    auto = made(num_workers=AutoWorkers(2), worker_type="auto")
     assert isinstance(auto.threads, AutoWorkers)
-    assert made(InMemory(), num_workers=AutoWorkers(2)).threads == 0
+    assert made(InMemory(), num_workers=AutoWorkers(2), worker_type="auto").threads == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "why"),
+    [
+        (TensorDataset(torch.zeros(4)), {}, "TensorDataset is not known to be safe in threads"),
+        (Squares(), {"timeout": 5}, "timeout is for processes"),
+        (Squares(), {"worker_init_fn": print}, "worker_init_fn is for processes"),
+        (Squares(), {"persistent_workers": True}, "persistent_workers is for processes"),
+        (
+            Squares(),
+            {"multiprocessing_context": "fork"},
+            "multiprocessing_context is for processes",
+        ),
+        (Squares(), {"timeout": 0, "persistent_workers": False}, None),
+    ],
+)
+def test_workers_of_no_chosen_kind_are_threads_unless_something_is_for_processes(
+    monkeypatch, dataset, options, why
+):
+    said = []
+    monkeypatch.setattr(loader_module, "rank_zero_info", said.append)
+    monkeypatch.setattr(loader_module, "default_workers", lambda n: 1)
+    kind = {"worker_type": "auto", "options": options, "batch_size": 1, "split": "val"}
+    plain = made(dataset, num_workers=2, **kind)
+    assert (plain.threads, plain.num_workers) == ((2, 0) if why is None else (0, 2))
+    assert said == [], "said only where the number is to be found"
+    auto = made(dataset, num_workers=AutoWorkers(2), **kind)
+    assert isinstance(auto.threads, AutoWorkers) is (why is None)
+    assert auto.num_workers == (0 if why is None else 1)
+    lines = [f'num_workers="auto": 1 processes for val, not threads: {why}']
+    assert said == ([] if why is None else lines)
+    by_default = make_loader(
+        dataset,
+        ShardedBatchSampler(Shuffled(4, 1), 4, seed=0),
+        batch_size=1,
+        num_workers=2,
+        collate_fn=collate,
+        options=options,
+    )
+    assert by_default.threads == plain.threads
 
 
 def test_threads_that_cannot_serve_are_refused_with_the_reason():
@@ -380,6 +421,8 @@ def test_skipped_files_are_said_with_the_last_batch_and_before_it_is_used():
     assert notes.asked == ["take", "take"]
     next(iterator)
     assert notes.asked == ["take", "take", "take", "say"]
+    assert made(skipped=notes).dataset.skip
+    assert not made().dataset.skip
     plain = make_plain_loader(
         Squares(4), batch_size=2, finish=None, collate_fn=collate, skipped=notes
     )
@@ -402,7 +445,7 @@ def test_each_step_is_mixed_by_its_own_seed_also_after_a_resume():
 def test_a_changed_number_of_threads_is_said_once(monkeypatch):
     said = []
     monkeypatch.setattr(loader_module, "rank_zero_info", said.append)
-    loader = made(num_workers=AutoWorkers(3))
+    loader = made(num_workers=AutoWorkers(3), worker_type="auto")
     monkeypatch.setattr(loader.threads, "observe", lambda waited, worked: None)
     list(loader)
     list(loader)
