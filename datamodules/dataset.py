@@ -21,6 +21,7 @@ from .core.loader import make_stream_loader
 from .core.ram_cache import RamCache, check_cache
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again
+from .core.skipped import ReadError, check_on_error
 from .core.splits import fingerprint
 from .core.streams import StreamBatches
 from .core.wrapped import Encode, Parts, WrappedDataset
@@ -69,6 +70,10 @@ class DatasetDataModule(DataModule):
         collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
         mean: One value a channel for pictures; None: ImageNet's.
         std: As ``mean``.
+        on_error: ``"raise"`` for a sample that the dataset or ``load`` cannot give, or ``"skip"``:
+            as in :class:`~datamodules.image_folder.ImageFolderDataModule`. An error of a transform
+            stops the run all the same.
+        max_errors: With ``"skip"``, more samples of a split than this stop the run.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -96,6 +101,8 @@ class DatasetDataModule(DataModule):
         collate: str | Callable[[list[Any]], Any] = "stack",
         mean: list[float] | None = None,
         std: list[float] | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -110,6 +117,7 @@ class DatasetDataModule(DataModule):
         check_cache(cache, cache_bytes)
         if cache is not None and load is None:
             raise ValueError('cache="ram" keeps what load= gives; pass load=, or leave cache out')
+        check_on_error(on_error, max_errors)
         check_name(task, ("multiclass", "multilabel", "regression"), "task")
         self.task = task
         given = {"train": train if dataset is None else dataset, "val": val, "test": test}
@@ -121,6 +129,8 @@ class DatasetDataModule(DataModule):
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._rows: dict[str, Indices] = {}
         self._found: dict[str, Any] = {}
+
+    noun = "samples"
 
     def read(self) -> None:
         """Find the labels and decide the splits."""
@@ -178,18 +188,23 @@ class DatasetDataModule(DataModule):
         if self.task != "regression" and (found is not None or kept is not None):
             fitted |= self._fit_classes(found, kept)
         if not isinstance(train, IterableDataset) and len(self._rows["train"]):
-            parts = self._parts("val", with_target=False)
-            first = int(self._rows["train"][0])
-            try:
-                with kept_random_state():
-                    item = parts(train[first])
-            except Exception as error:
-                raise ValueError(
-                    f"the first train sample (row {first}) cannot be made: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-            fitted |= self._fit_inputs(item)
+            fitted |= self._fit_inputs(self._first_input(train))
         return fitted
+
+    def _first_input(self, train: Any) -> Any:
+        """The first train sample's input, or of the first that can be read."""
+        first = WrappedDataset(train, self._rows["train"], self._parts("val", with_target=False))
+        skips = self.hparams["on_error"] == "skip"
+        try:
+            with kept_random_state():
+                return first.blank() if skips else first[0]
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if isinstance(error, ReadError):
+                raise ValueError(f"no train sample can be read; the last is {error}") from error
+            raise ValueError(
+                f"the first train sample ({first.describe(0)}) cannot be made: {problem}"
+            ) from error
 
     def _fit_inputs(self, item: Any) -> dict[str, Any]:
         """What sizes a net, and the statistics that a uint8 picture is normalised by."""
@@ -339,6 +354,7 @@ class DatasetDataModule(DataModule):
             transform=given_again(transform, "train_transform" if train else "eval_transform"),
             encode=self._encoder(),
             with_target=with_target,
+            skip=self.hparams["on_error"] == "skip",
         )
 
     def _encoder(self) -> Any:
@@ -383,8 +399,9 @@ class DatasetDataModule(DataModule):
             "global_batch_size": self.hparams["global_batch_size"] is not None,
             "uneven": self.hparams["uneven"] != "repeat",
             "labels": self._labels is not None,
-            "worker_type": self.hparams["worker_type"] != "process",
+            "worker_type": self.hparams["worker_type"] == "thread",
             "with_rows": self.hparams["with_rows"],
+            "on_error": self.hparams["on_error"] != "raise",
             "cache": self.hparams["cache"] is not None,
             "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
         }

@@ -175,10 +175,23 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], *, defaults: bool = 
     Raises:
         UsageError: If an option or its value is wrong.
     """
+    for kind in DEFAULTS:
+        named = named_path(kind, arguments)
+        if named and _takes_any_class(parser, kind):
+            # else what the default class leaves behind, such as digits' mode="L" and image_size=8,
+            # holds for the class that is named in its place
+            parser.set_defaults({kind: {"class_path": named}})
     try:
         return parser.parse_args(list(arguments), defaults=defaults)
     except argparse.ArgumentError as error:
         raise UsageError(explain(parser, str(error), arguments)) from error
+
+
+def _takes_any_class(parser: ArgumentParser, kind: str) -> bool:
+    found = [action.default for action in parser._actions if action.dest == kind]
+    return any(
+        isinstance(default, dict | Namespace) and "class_path" in default for default in found
+    )
 
 
 def explain(parser: ArgumentParser, message: str, arguments: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ from run_folder import (
     read_checkpoint,
     short_name,
 )
+from run_report import AnswersHeard, write_page
 from safe_mode import safe_flags, set_safe
 
 EPILOG = """
@@ -74,10 +75,10 @@ examples:
   python scripts/fit.py --config runs/digits-1/config.yaml \\
       --ckpt_path runs/digits-1/checkpoints/last.ckpt
 
-The run's folder gets config.yaml, metrics.csv, checkpoints/best.ckpt and last.ckpt, and
-confusion_matrix.png. The checkpoints name the model's and the datamodule's class, so that
-scripts/predict.py needs nothing else. Exit codes: 0, 1 for data or a failed run, 2 for usage,
-130 for Ctrl-C.
+The run's folder gets config.yaml, metrics.csv, checkpoints/best.ckpt and last.ckpt,
+confusion_matrix.png and report.html. The checkpoints name the model's and the datamodule's
+class, so that scripts/predict.py needs nothing else. Exit codes: 0, 1 for data or a failed run,
+2 for usage, 130 for Ctrl-C.
 """
 
 
@@ -115,6 +116,12 @@ def build_parser() -> ArgumentParser:
         action="store_true",
         help="100 samples with the most conservative data settings, to tell faults of the data "
         "from faults of the settings",
+    )
+    run.add_argument(
+        "--report",
+        type=bool,
+        default=True,
+        help="write report.html: metrics, confused classes, and the samples with the highest loss",
     )
     run.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
@@ -156,7 +163,7 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
         ranks.watch(trainer)
         try:
             trainer.fit(model, datamodule=data, ckpt_path=config.ckpt_path)
-            show(trainer, model, data, folder, best, last)
+            show(trainer, model, data, folder, best, last, report=config.report)
         except (KeyboardInterrupt, SystemExit) as stop:
             if trainer.state.status == TrainerStatus.INTERRUPTED:
                 raise KeyboardInterrupt(how_to_go_on(folder, last)) from stop
@@ -292,6 +299,8 @@ def show(
     folder: Path,
     best: BestCheckpoint,
     last: LastCheckpoint,
+    *,
+    report: bool,
 ) -> None:
     """Evaluate the checkpoint that is kept and show what came of the run."""
     patience = trainer.early_stopping_callback
@@ -308,16 +317,22 @@ def show(
         say(trainer, "no test: there is neither a test nor a val split that the model can evaluate")
     else:
         run = trainer.test if split == "test" else trainer.validate
+        heard = AnswersHeard(split)
+        if report:
+            trainer.callbacks.append(heard)  # type: ignore[attr-defined]
         found = run(model, datamodule=data, ckpt_path=path or None, verbose=False)
         metrics = {name: value for result in found for name, value in result.items()}
         if trainer.is_global_zero and metrics:
             instead = "" if split == "test" else " (there is no test split)"
-            print_metrics(f"{split}{instead}, {kept}", metrics)
+            title = f"{split}{instead}, {kept}"
+            print_metrics(title, metrics)
             draw(model, data, folder)
-    settings, figure = folder / "config.yaml", folder / "confusion_matrix.png"
+            if report:
+                write_page(folder, data=data, title=title, metrics=metrics, heard=heard)
+    settings = folder / "config.yaml"
     places = {"checkpoint": Path(path) if path else None, "settings": settings}
-    if figure.exists():
-        places["confusion matrix"] = figure
+    shown_to_people = {"confusion matrix": "confusion_matrix.png", "report": "report.html"}
+    places |= {n: folder / f for n, f in shown_to_people.items() if (folder / f).exists()}
     for name, place in places.items():
         say(trainer, f"{name:<18}{shown(place) if place else 'none was written'}")
 

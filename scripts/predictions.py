@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
+from datamodules.core.disk_writes import named_writes
 from models import Regressor
 
 SEPARATOR = "|"  # between the classes of a row that has several labels
@@ -150,14 +152,14 @@ class PredictionTable(BasePredictionWriter):
         if len(order) > len(frame):
             frame = pl.concat([frame, pl.DataFrame(lost)], how="diagonal")[order]
         half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
-        try:
-            if self.out.suffix == ".csv":
-                frame.write_csv(half)
-            else:
-                frame.write_parquet(half)
+        stream = io.BytesIO()  # polars words a full disk without path and number
+        if self.out.suffix == ".csv":
+            frame.write_csv(stream)
+        else:
+            frame.write_parquet(stream)
+        with named_writes(half, remove=True):
+            half.write_bytes(stream.getbuffer())
             half.replace(self.out)
-        finally:
-            half.unlink(missing_ok=True)
 
     def kept(self) -> dict[str, np.ndarray[Any, Any]]:
         """What this process's batches left, joined, without the row numbers; starts anew."""

@@ -75,3 +75,17 @@ def test_settings_for_cifar10_train_on_the_small_set(capfd, data_dir):
         "def open_small(root, train, download):\n    return Small(root, train=train)\n"
     )
     assert fit.main(["--config", str(path), *given, *CPU]) == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "own"),
+    [
+        (["--data", "ImageFolderDataModule", "--data.root", "photos"], ("RGB", 224, True, 32)),
+        (["--data=ImageFolderDataModule", "--data.image_size", "64"], ("RGB", 64, True, 32)),
+        (["--data.batch_size", "3"], ("L", 8, False, 3)),
+        (["--data", "digits"], ("L", 8, False, 64)),
+    ],
+)
+def test_a_source_has_its_own_defaults_not_those_of_the_digits(named, own):
+    data = fit.parse(fit.build_parser(), fit.spell_out(named, fit.DEFAULTS)).data.init_args
+    assert tuple(data[name] for name in ("mode", "image_size", "flip", "batch_size")) == own

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from datamodules import TextDataModule
+from datamodules.core.batch import Batch, TextInputs
 from datamodules.insight import DataWaitMonitor
-from datamodules.insight.monitor import verdict
+from datamodules.insight.monitor import FEW, Padding, attention_mask, verdict
 
 
 class Slow(Dataset):
@@ -145,6 +147,89 @@ def test_on_a_device_idleness_counts_and_not_the_hosts_waiting(load, step, share
     assert (monitor.verdict is None) == (share == 0)
     seconds = 9 * max(load, step) / 1000
     assert module.logged["train_samples_per_second"] == pytest.approx(9 * 4 / seconds)
+
+
+def texts(n, length, tokens):
+    mask = (torch.arange(length) < tokens).long().expand(n, length)
+    return Batch(TextInputs(torch.zeros(n, length, dtype=torch.int64), mask), torch.zeros(n))
+
+
+def test_tokens_and_padding_of_texts_are_counted_without_the_first_step():
+    device, module = Simulated(), Log()
+    monitor = DataWaitMonitor(device)
+    monitor.on_train_epoch_start(Alone, module)
+    for index, (length, tokens) in enumerate([(50, 1), (8, 6), (12, 3)]):
+        batch = texts(4, length, tokens)
+        monitor.on_train_batch_start(Alone, module, batch, index)
+        device.queue(0.5)
+        monitor.on_train_batch_end(Alone, module, None, batch, index)
+    monitor.on_train_epoch_end(Alone, module)
+    assert module.logged["train_tokens_per_second"] == pytest.approx(4 * (6 + 3) / 1.0)
+    assert module.logged["train_padding"] == pytest.approx(1 - 9 / 20)
+    assert module.logged["train_samples_per_second"] == pytest.approx(8)
+
+
+def test_of_large_masks_only_some_are_added_up():
+    padding = Padding()
+    for tokens in (128, 0, 0, 64, 0, 0):  # every third of a mask thrice as large
+        padding.count(texts(3 * FEW // 128, 128, tokens))
+    assert padding.places == 6 * 3 * FEW
+    assert padding.share() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.zeros(3, 4),
+        (torch.zeros(3, 4), torch.zeros(3)),
+        {"input_ids": torch.zeros(3, 4)},
+        [],
+        ["a", "b"],
+    ],
+)
+def test_batches_without_a_mask_log_no_tokens(batch):
+    assert attention_mask(batch) is None
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        texts(2, 3, 2),
+        texts(2, 3, 2).inputs,  # bare
+        texts(2, 3, 2).inputs._asdict(),  # as a Hugging Face collator gives them
+        (texts(2, 3, 2).inputs._asdict(), torch.zeros(2)),
+    ],
+)
+def test_the_mask_is_found_in_the_usual_forms(batch):
+    assert attention_mask(batch).tolist() == [[1, 1, 0], [1, 1, 0]]
+
+
+def test_tokens_stand_in_the_progress_bar_and_the_logger(tmp_path):
+    path = tmp_path / "texts.csv"
+    rows = [f"{'word ' * (k % 7 + 1)},{'ab'[k % 2]}" for k in range(40)]
+    path.write_text("text,label\n" + "\n".join(rows), encoding="utf-8")
+
+    class Counting(Step):
+        def training_step(self, batch, index):
+            return self.layer(batch.inputs.input_ids[:, :2].float()).sum()
+
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[DataWaitMonitor()],
+    )
+    dm = TextDataModule(path, vocab_size=300, batch_size=4, val_split=0, test_split=0)
+    trainer.fit(Counting(0), datamodule=dm)
+    shown = trainer.progress_bar_metrics
+    logged = trainer.logged_metrics
+    for name in ("train_tokens_per_second", "train_padding", "train_samples_per_second"):
+        assert float(shown[name]) == pytest.approx(float(logged[name]))
+    assert 0 < float(logged["train_padding"]) < 1
+    assert float(logged["train_tokens_per_second"]) > float(logged["train_samples_per_second"])
 
 
 def test_the_verdict_names_the_side():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import multiprocessing
 import os
 import pickle
 from pathlib import Path
@@ -224,6 +225,26 @@ def test_the_memory_is_free_again_when_the_maker_goes(monkeypatch):
     assert copy.get("a", 0) is None  # as after a checkpoint's journey: nothing is kept, all is read
     copy.put("a", 0, 0, np.zeros((2, 2), np.uint8))
     assert copy.used == 0
+
+
+KEPT = []
+
+
+def keep_one(answers):
+    KEPT.append(RamCache(1 << 20))
+    answers.send(KEPT[0].folder)
+
+
+def test_a_rank_that_ends_leaves_nothing():
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    rank = context.Process(target=keep_one, args=(there,))
+    rank.start()
+    folder = here.recv() if here.poll(60) else None
+    rank.join(60)
+    assert rank.exitcode == 0
+    assert folder is not None
+    assert not folder.exists()
 
 
 def test_what_a_killed_process_left_is_removed_and_what_lives_is_not(monkeypatch):

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import argparse
 import json
 
 import pytest
 import torch
 from script_runs import SCRIPTS  # noqa: F401
+from torch.utils.data import DataLoader, Dataset
 
 import bench  # isort: skip - on the path by script_runs
+import benchmarks.images
 import benchmarks.rounds
-from benchmarks import epochs
+from benchmarks import epochs, peers, photos
 from benchmarks.rounds import Variant, compare, consume
+from benchmarks.worker_memory import after_an_epoch, memory_of
 from datamodules.core.batch import Batch, TextInputs
 
 KEYS = {
@@ -78,3 +82,40 @@ def test_samples_are_counted_by_the_target():
 def test_a_way_that_gives_nothing_is_refused():
     with pytest.raises(RuntimeError, match="empty gave no batch"):
         compare("x", [Variant("empty", lambda: 0)], rounds=1)
+
+
+def test_a_workers_memory_is_its_own_or_shared():
+    held = torch.zeros(40 << 20, dtype=torch.uint8).share_memory_()
+    loader = DataLoader(Touching(held), batch_size=1, num_workers=1, multiprocessing_context="fork")
+    found = after_an_epoch(loader)
+    assert found.own > 60
+    assert found.shared > 40
+    assert after_an_epoch(DataLoader([1, 2], num_workers=0)) is None
+    assert memory_of(2**22 + 1) is None  # beyond the highest number of a process
+
+
+class Touching(Dataset):
+    def __init__(self, held):
+        self.held, self.own = held, None
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        self.own = bytes(range(256)) * (60 << 12)
+        return int(self.held.sum())
+
+
+def test_a_peer_that_cannot_run_is_left_out_with_the_reason(monkeypatch, tmp_path):
+    def no_library(root, folder):
+        raise RuntimeError("libavutil.so.57 is absent\nsee the log")
+
+    there = peers.Peer("FFmpeg's", "torch", no_library, None)
+    absent = peers.Peer("Absent", "no_such_package.inside", no_library, None)
+    monkeypatch.setattr(benchmarks.images, "PEERS", [there, absent])
+    monkeypatch.setattr(benchmarks.images, "NATIVE", [])
+    root = photos.make_photos(tmp_path / "photos", 8)
+    options = argparse.Namespace(batch_size=4, workers=0)
+    variants, notes = benchmarks.images._peers(root, tmp_path, options, train=True)
+    assert variants == [Variant("FFmpeg's", None), Variant("Absent", None)]
+    assert notes == ["FFmpeg's is left out: libavutil.so.57 is absent"]

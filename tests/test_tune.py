@@ -37,9 +37,8 @@ def test_the_choice_is_one_of_those_tried_and_none_exceeds_the_cores(tmp_path):
     assert tried[0] == Setting(0)
     assert max(s.num_workers for s in tried) <= usable_cores()
     assert dm.loader_options == {"drop_last": True}
-    top = max(t.rate for t in found.trials if len(t.rates) > 1)
     best = next(t for t in found.trials if t.setting == found.best)
-    assert best.rate >= 0.95 * top
+    assert len(best.rates) >= 3  # measured again beside those that were near
     assert set(found.stages) >= {"read", "decode", "transform", "collate", "finish"}
     assert {s.worker_type for s in tried} == {"process", "thread"}
     memory = {t.setting: (t.own_mib, t.shared_mib) for t in found.trials}

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .disk_writes import named_writes
+
 T = TypeVar("T")
 
 
@@ -72,7 +74,8 @@ def written_once(name: str, write: Callable[[Path], None]) -> Path:
     whole = half / name  # mkdtemp's own folder is for its user alone
     try:
         whole.mkdir()
-        write(whole)
+        with named_writes(whole):
+            write(whole)
         whole.rename(folder)
     except OSError:
         if not folder.is_dir():  # else another process was faster, with the same content

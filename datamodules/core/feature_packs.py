@@ -10,6 +10,7 @@ A pack of features is a folder::
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from .arrays import open_array
 from .base import DataModule, Split
+from .disk_writes import named_writes, write_all
 from .loader import make_plain_loader
 from .pack_lock import sole_writer
 from .splits import fingerprint
@@ -119,9 +121,13 @@ def write_features(
         partial = target.with_name(target.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        parts = _run(
-            data, net.to(device).eval(), partial, batch_size, torch.device(device), progress
-        )
+        try:
+            parts = _run(
+                data, net.to(device).eval(), partial, batch_size, torch.device(device), progress
+            )
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)  # nobody goes on with it
+            raise
         counts = data.fitted.get("class_counts")
         manifest = {
             "format": FORMAT,
@@ -132,7 +138,8 @@ def write_features(
             "class_counts": counts,
             "parts": parts,
         }
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        with named_writes(partial / MANIFEST):
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         old = target.with_name(target.name + ".old")
         shutil.rmtree(old, ignore_errors=True)
         if target.exists():
@@ -199,7 +206,7 @@ def read_features(
 def _manifest(folder: Path, where: str) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} are damaged: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{where}: {MANIFEST} does not say {FORMAT!r}")
@@ -247,28 +254,39 @@ def _run(
             finish=data.finish_of(dataset),
             collate_fn=data.default_collate(split),
         )
-        rows, at, features, targets = len(dataset), 0, None, []
-        for batch in loader:
-            output = _features(net, data.transfer_batch_to_device(batch.inputs, device, 0), split)
-            if features is None:
-                file, shape = folder / f"{split}-features.npy", (rows, output.shape[1])
-                features = np.lib.format.open_memmap(file, "w+", np.float32, shape)
-            features[at : at + len(output)] = output
-            targets.append(batch.target)
-            at, done = at + len(output), done + len(output)
-            if progress is not None:
-                progress(done, total)
-        if features is None:
+        rows, at, targets = len(dataset), 0, []
+        path = folder / f"{split}-features.npy"
+        # not by a memory map: on a full disk the system answers that by a signal
+        with path.open("wb", buffering=0) as file:
+            for batch in loader:
+                inputs = data.transfer_batch_to_device(batch.inputs, device, 0)
+                output = _features(net, inputs, split)
+                with named_writes(path):
+                    write_all(file, (b"" if at else _header(rows, output)) + output.tobytes())
+                targets.append(batch.target)
+                at, done = at + len(output), done + len(output)
+                if progress is not None:
+                    progress(done, total)
+        if not targets:
             raise ValueError(f"{split} holds no sample; leave the split out")
         target = torch.cat(targets).numpy()
-        features.flush()
-        with (folder / f"{split}-targets.npy").open("wb") as file_out:
+        target_path = folder / f"{split}-targets.npy"
+        with named_writes(target_path), target_path.open("wb") as file_out:
             np.save(file_out, target, allow_pickle=False)
+        features = np.load(path, mmap_mode="r", allow_pickle=False)
         digests[split] = {
             "features": fingerprint(features.tobytes()),
             "targets": fingerprint(target.tobytes()),
         }
     return digests
+
+
+def _header(rows: int, output: np.ndarray[Any, Any]) -> bytes:
+    """What stands before the numbers in a file of (rows, F) float32."""
+    stream = io.BytesIO()
+    said = {"descr": "<f4", "fortran_order": False, "shape": (rows, output.shape[1])}
+    np.lib.format.write_array_header_1_0(stream, said)
+    return stream.getvalue()
 
 
 @torch.inference_mode()
@@ -280,7 +298,7 @@ def _features(net: nn.Module, inputs: Any, split: str) -> np.ndarray[Any, Any]:
     output = output.float().cpu()
     if not output.isfinite().all():
         raise ValueError(f"the net gave values that are not finite in {split}; check its weights")
-    return output.numpy()
+    return np.ascontiguousarray(output.numpy(), "<f4")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from .batch import RowBatch
@@ -36,6 +37,10 @@ class KeyedDataset(Dataset[Any]):
         skip: Leave samples out whose file cannot be read; the dataset has ``describe(index)``, the
             path, and ``blank()``, a sample of the same shape. Such a batch is a
             :class:`PartBatch`.
+
+    Attributes:
+        reading: (W,) int64 in shared memory, the row that each of W workers is at, -1 for none;
+            None where nobody wants to know.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class KeyedDataset(Dataset[Any]):
         self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
         self.skip = skip
         self._own: list[Any] | None = None
+        self.reading: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_own": None}
@@ -100,6 +106,7 @@ class KeyedDataset(Dataset[Any]):
         samples, bad = [], []
         kept: list[int] = []
         for place, index in enumerate(rows.tolist()):
+            self._note(index)
             if seeds is not None:
                 seed_all(int(seeds[place]))
                 seed_own(self._own, int(seeds[place]))
@@ -110,8 +117,9 @@ class KeyedDataset(Dataset[Any]):
                 if self.skip and unreadable(error, path := self.dataset.describe(index)):
                     bad.append(BadFile(index, path, str(error)))
                     continue
-                name = self._name(index)
+                name = self.name(index)
                 raise SampleError(f"{name}: {type(error).__name__}: {error}") from error
+        self._note(-1)
         join = self.collate_fn or default_collate
         if bad and not samples:
             return PartBatch(no_rows(join([self.dataset.blank()])), 0, bad)
@@ -119,10 +127,15 @@ class KeyedDataset(Dataset[Any]):
             batch = join(samples)
         except StackError as error:
             raise SampleError(
-                error.named(*(self._name(kept[i]) for i in error.positions))
+                error.named(*(self.name(kept[i]) for i in error.positions))
             ) from error
         return PartBatch(batch, len(samples), bad) if bad else batch
 
-    def _name(self, index: int) -> str:
+    def _note(self, index: int) -> None:
+        if self.reading is not None and (info := get_worker_info()) is not None:
+            self.reading[info.id] = index
+
+    def name(self, index: int) -> str:
+        """A sample, for messages: its number, and its file where it has one."""
         said = self.dataset.describe(index) if hasattr(self.dataset, "describe") else ""
         return f"sample {index} ({said})" if said else f"sample {index}"

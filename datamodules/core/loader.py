@@ -25,6 +25,7 @@ from .skipped import SkippedFiles
 from .splits import fingerprint
 from .streams import StreamBatches, StreamPlace
 from .threads import made_by_threads
+from .worker_faults import InSharedMemory, WorkerWatch, end_workers, ending
 
 # What the plan decides; given as loader options they would be lost.
 PLANNED = {
@@ -35,6 +36,7 @@ PLANNED = {
     "batch_sampler": "use sampler=",
 }
 WORKER_OPTIONS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+PROCESS_OPTIONS = ("multiprocessing_context", "worker_init_fn", "persistent_workers", "timeout")
 LOADER_OPTIONS = tuple(p for p in inspect.signature(DataLoader).parameters if p not in PLANNED)
 
 
@@ -52,6 +54,7 @@ class Loader(DataLoader[Any]):
         skipped: Takes note of files that were left out.
         threads: Worker threads, in place of worker processes; or what finds their number.
         ahead: Batches that each thread makes ahead.
+        watch: Speaks for worker processes that hang or find no memory.
         **kwargs: ``DataLoader``'s own arguments.
     """
 
@@ -64,10 +67,11 @@ class Loader(DataLoader[Any]):
         skipped: SkippedFiles | None = None,
         threads: int | AutoWorkers = 0,
         ahead: int = 2,
+        watch: WorkerWatch | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, **kwargs)
-        self.threads, self.ahead = threads, ahead
+        self.threads, self.ahead, self.watch = threads, ahead, watch
         self._said: int | None = None
         self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
@@ -100,8 +104,17 @@ class Loader(DataLoader[Any]):
         self._seen = first if epoch == getattr(sampler, "epoch", None) else 0
         if isinstance(sampler, ShardedBatchSampler | StreamPlace):
             sampler.start(self._seen)
+        try:
+            yield from self._finished(self._fetched())
+        except Exception:
+            end_workers(self._iterator)  # those that stay between epochs
+            self._iterator = None
+            raise
+
+    def _finished(self, fetched: Iterator[Any]) -> Iterator[Any]:
+        sampler = self.sampler
         box: list[Any] = []
-        for batch in self._fetched():
+        for batch in fetched:
             if self.skipped is not None:
                 batch = self.skipped.take(batch)
                 if self._seen + 1 == len(self):  # nobody need ask for what comes after the last
@@ -119,8 +132,12 @@ class Loader(DataLoader[Any]):
     def _fetched(self) -> Iterator[Any]:
         data, keys = self.dataset, self.batch_sampler
         if self.num_workers or not isinstance(data, KeyedDataset) or keys is None:
-            workers: Any = super().__iter__()
-            return _ended(workers) if self.num_workers and not self.persistent_workers else workers
+            if self.watch is not None:
+                self.watch.check_memory()
+            batches: Any = super().__iter__()
+            if self.num_workers:
+                batches = ending(batches, always=not self.persistent_workers)
+            return batches if self.watch is None else self.watch.over(batches)
         made: Iterator[Any]
         if self.threads:
             made = made_by_threads(data.__getitems__, keys, self.threads, ahead=self.ahead)
@@ -169,18 +186,6 @@ class Loader(DataLoader[Any]):
         self._seen = state["batches"]
 
 
-def _ended(made: Any) -> Iterator[Any]:
-    """Batches of worker processes, which end with the iteration however it ends.
-
-    An error's traceback keeps torch's iterator alive; found by the garbage collector later, it
-    waits 5 s for each worker.
-    """
-    try:
-        yield from made
-    finally:
-        made._shutdown_workers()
-
-
 def lies_inside(place: Mapping[str, Any]) -> bool:
     """Whether a place of :meth:`Loader.state_dict` has batches of its epoch on either side."""
     return bool(0 < place["batches"] < place.get("steps", math.inf))
@@ -226,7 +231,7 @@ def make_loader(
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | AutoWorkers | None = None,
-    worker_type: str = "process",
+    worker_type: str = "auto",
     ranks: int = 1,
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
@@ -246,7 +251,7 @@ def make_loader(
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory. What finds the
             number wants threads; where they cannot serve it is as None, and that is said.
-        worker_type: ``"process"`` or ``"thread"``.
+        worker_type: ``"process"``, ``"thread"`` or ``"auto"``.
         ranks: Processes of the run on this machine, which share its cores.
         options: The user's own loader options; they win.
         pin_memory: Default where the options do not say.
@@ -279,10 +284,10 @@ def make_loader(
         skip=skipped is not None,
     )
     threads: dict[str, Any] = {}
-    why = keyed.unfit_for_threads() if auto is not None and worker_type != "thread" else None
-    if why is not None:
+    why = _why_processes(keyed, worker_type, options or {})
+    if auto is not None and why is not None and worker_type != "thread":
         rank_zero_info(f'num_workers="auto": {workers} processes for {split}, not threads: {why}')
-    elif (worker_type == "thread" or auto is not None) and workers:
+    if (worker_type == "thread" or why is None) and workers:
         _check_threads(keyed, split)
         threads = {"threads": auto or workers, "ahead": chosen.get("prefetch_factor") or 2}
         chosen["num_workers"] = workers = 0
@@ -293,8 +298,24 @@ def make_loader(
     elif chosen.get("multiprocessing_context") is not None or _starts_afresh():
         _check_pickles(keyed, split)
     batch_sampler: Any = RowBatches(sampler, batch_size, False) if split == "predict" else sampler
-    chosen["collate_fn"] = _as_is
-    parts: dict[str, Any] = {"finish": finish, "mix": mix, "skipped": skipped, **threads}
+    chosen["collate_fn"] = InSharedMemory() if workers else _as_is
+    watch = None
+    if workers:
+        watch = WorkerWatch(
+            keyed,
+            split=split,
+            rows=batch_size,
+            workers=workers,
+            ahead=chosen.get("prefetch_factor") or 2,
+            timeout=chosen.get("timeout") or 0,
+        )
+    parts: dict[str, Any] = {
+        "finish": finish,
+        "mix": mix,
+        "skipped": skipped,
+        "watch": watch,
+        **threads,
+    }
     return Loader(keyed, batch_sampler=batch_sampler, **parts, **chosen)
 
 
@@ -320,7 +341,8 @@ def make_stream_loader(
     }
     for name in ("collate_fn", *(WORKER_OPTIONS if not chosen["num_workers"] else ())):
         chosen.pop(name, None)
-    return Loader(stream, finish=finish, batch_size=None, collate_fn=_as_is, **chosen)
+    collate: Any = InSharedMemory() if chosen["num_workers"] else _as_is
+    return Loader(stream, finish=finish, batch_size=None, collate_fn=collate, **chosen)
 
 
 def make_plain_loader(
@@ -337,6 +359,17 @@ def make_plain_loader(
     """
     keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
     return Loader(keyed, finish=finish, skipped=skipped, batch_size=batch_size, collate_fn=_as_is)
+
+
+def _why_processes(keyed: KeyedDataset, worker_type: str, options: Mapping[str, Any]) -> str | None:
+    """What keeps a loader whose kind of workers is not chosen from threads, or None.
+
+    Threads take less CPU time where they may serve: no batch is sent, no process started.
+    """
+    if worker_type == "process":
+        return 'worker_type="process"'
+    asked = [name for name in PROCESS_OPTIONS if options.get(name)]
+    return f"{asked[0]} is for processes" if asked else keyed.unfit_for_threads()
 
 
 def _check_threads(keyed: KeyedDataset, split: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .cores import usable_cores
+from .disk_writes import named_writes
 from .files import check_folder
 from .pack_files import Files, list_files, read_file
 from .pack_forms import Form, Options, make_form
@@ -98,8 +99,9 @@ def write_pack(
         partial = target.with_name(target.name + PARTIAL)
         bounds = _prepare(partial, files, {**made, "version": VERSION, "source": files.key()})
         _write_shards(partial, files, bounds, make, workers or usable_cores(), progress)
-        report = {"options": made, **_finish(partial, files, len(bounds) - 1)}
-        _manifest(partial, files, bounds, options, report)
+        with named_writes(partial):
+            report = {"options": made, **_finish(partial, files, len(bounds) - 1)}
+            _manifest(partial, files, bounds, options, report)
         _compare(PicturePack(partial), files, make)
         _switch_in(partial, target)
     return PicturePack(target)
@@ -177,7 +179,7 @@ def _write_shard(
     changes: list[float] = []
     every = max(1, len(files.names) // SAMPLE)
     half = partial / f"{shard_name(shard)}.half"
-    with half.open("wb") as out:
+    with named_writes(half, remove=True), half.open("wb") as out:
         for place, i in enumerate(span):
             if stop.is_set():
                 return
@@ -194,7 +196,8 @@ def _write_shard(
                 changes.append(form.change)
             step(1)
     half.replace(partial / shard_name(shard))
-    with (partial / f"{shard:05d}.npy").open("wb") as index:
+    records_file = partial / f"{shard:05d}.npy"
+    with named_writes(records_file, remove=True), records_file.open("wb") as index:
         np.save(index, records, allow_pickle=False)
     # the last of the three says that the shard is whole
     _write_whole(
@@ -277,5 +280,6 @@ def _switch_in(partial: Path, target: Path) -> None:
 
 def _write_whole(path: Path, content: bytes) -> None:
     half = path.with_name(path.name + ".half")
-    half.write_bytes(content)
+    with named_writes(half, remove=True):
+        half.write_bytes(content)
     half.replace(path)

@@ -18,6 +18,7 @@ import time
 import warnings
 import weakref
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,9 @@ class RamCache:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
         (self.folder / PIXELS).touch()
         self._opened: Opened | None = None
-        self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
+        # weakref.finalize is not called where a rank that was spawned ends; in a forked worker's
+        # copy of the maker neither does anything
+        Finalize(self, shutil.rmtree, (self.folder, True), exitpriority=-100)
         self._here()  # holds the folder from the first moment
 
     def add_part(self, part: str, count: int) -> None:
@@ -226,11 +229,6 @@ def _hold(file: int) -> None:
     import fcntl
 
     fcntl.flock(file, fcntl.LOCK_SH)
-
-
-def _remove(folder: Path, maker: int) -> None:
-    if os.getpid() == maker:  # a forked worker drops its copy of the maker
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_stale(above: Path) -> None:

@@ -42,6 +42,9 @@ def _lines(report: Report) -> list[Text]:
         steps = [step for step in report.steps if step.split == split]
         lines += [Text(), Text(f"One {split} sample, step by step", style="bold")]
         lines += [Text(line) for line in aligned(steps)]
+    if report.hardest is not None:
+        lines += [Text(), Text("What the model gets wrong", style="bold")]
+        lines.append(Text(str(report.hardest)))
     return lines
 
 

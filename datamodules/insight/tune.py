@@ -79,7 +79,9 @@ class Tuning:
         axes = figure.add_subplot()
         names = [str(t.setting) for t in self.trials]
         bars = axes.barh(names, [t.rate for t in self.trials], color="0.75", edgecolor="0.3")
-        bars[[t.setting for t in self.trials].index(self.best)].set(color="tab:blue", hatch="//")
+        bars[[t.setting for t in self.trials].index(self.best)].set(
+            facecolor="tab:blue", hatch="//", edgecolor="w"
+        )
         if self.step_seconds:
             axes.axvline(self.batch_size / self.step_seconds, color="k", ls="--", label="the model")
             axes.legend()

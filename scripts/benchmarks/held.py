@@ -15,7 +15,7 @@ from datamodules.core.finish import Finish
 from datamodules.core.rows import PackedRows, RowDataset
 from datamodules.core.tokens import FlatRows, TextDataset
 
-from . import epochs, stock
+from . import epochs, held_peers, stock
 from .rounds import Variant, compare, consume, peer
 from .tables import Result
 
@@ -110,6 +110,7 @@ def tabular(options: argparse.Namespace) -> Result:
         Variant("stock", lambda: consume(stock.shuffled(stock.Rows(numeric, codes, target), size))),
         Variant("plain", lambda: consume(data.train_dataloader())),
         Variant("FastTensorDataLoader", lambda: consume(_fast([numeric, codes, target], size))),
+        held_peers.tabular(numeric, codes, target, size),
     ]
     limit = Variant("limit: gather alone", lambda: _gather([numeric, codes, target], size))
     rows = compare("tabular", variants, rounds=options.rounds, limit=limit)
@@ -171,6 +172,7 @@ def text(options: argparse.Namespace) -> Result:
         Variant(
             "pad_sequence", lambda: consume(stock.shuffled(tokens, size, stock.pad_batch), _labels)
         ),
+        held_peers.text(ids, labels, size),
     ]
     rows = compare("text", variants, rounds=options.rounds)
     rows += _text_epochs(held, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import torch
 from datamodules import ImageFolderDataModule
 
 from . import photos, stock
-from .rounds import Variant, compare, consume, peer
+from .native_peers import NATIVE
+from .peers import PEERS
+from .rounds import Variant, compare, consume
 from .tables import Result
+from .worker_memory import after_an_epoch
 
-OTHERS = {"FFCV": "ffcv", "DALI": "nvidia.dali", "SPDL": "spdl", "streaming": "streaming"}
+SCALE = 255 * torch.tensor(stock.STD)[:, None, None]
 PACKS = {"resized_pack_raw": "resized-raw", "resized_pack_jpeg": "resized-jpeg"}
 
 
@@ -41,14 +45,12 @@ def _measure(options: argparse.Namespace, *, train: bool) -> Result:
         root = options.root or photos.make_photos(place / "photos", options.samples)
         packs, notes = _packs(root, place, resized=train)
         variants = _variants(root, packs, options, train=train)
-        if train:
-            variants += _streams(root, place, options)
+        others, said = _peers(root, place, options, train=train)
+        variants, notes = variants + others, notes + said
         limit = Variant("limit: decode alone", lambda: sum(photos.decode_alone(root)))
         rows = compare(work, variants, rounds=options.rounds, workers=options.workers, limit=limit)
-        unmeasured = [name for name, package in OTHERS.items() if _has(package)]
-        if unmeasured:
-            notes.append(f"installed, but this benchmark has no way for: {', '.join(unmeasured)}")
         notes += _pixels(root, packs, options.batch_size)
+        notes += _memory(root, options) if train else []
         count = len(photos.files_of(root))
     title = f"{work}: {count:,} JPEGs, batch {options.batch_size}, {options.workers} workers"
     return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
@@ -79,25 +81,38 @@ def _variants(
 ) -> list[Variant]:
     sizes: dict[str, Any] = {"batch_size": options.batch_size, "workers": options.workers}
 
-    def ours(pack: Path | None) -> Callable[[], int]:
-        return lambda: consume(our_batches(root, pack, train=train, **sizes))
+    def ours(pack: Path | None, **more: Any) -> Callable[[], int]:
+        @cache
+        def loader() -> Iterable[Any]:
+            """One from round to round, as a fit has: its memory for batches is used again."""
+            # else the CPU time of worker processes would be counted when they end, rounds later
+            more["loader_options"] = {"persistent_workers": False}
+            return our_batches(root, pack, train=train, **more, **sizes)
 
-    variants = [
+        return lambda: consume(loader())
+
+    return [
         Variant("stock", lambda: consume(stock.images(root, train=train, **sizes))),
         Variant("plain", ours(None)),
+        Variant("cache_ram", ours(None, cache="ram")),
         *(Variant(name, ours(pack)) for name, pack in packs.items()),
-        peer("timm", "timm", lambda: consume(photos.timm_batches(root, train=train, **sizes))),
     ]
-    return variants + [Variant(name, None) for name, there in OTHERS.items() if not _has(there)]
 
 
 def our_batches(
-    root: Path, pack: Path | None, *, train: bool, batch_size: int, workers: int, seed: int = 0
+    root: Path,
+    pack: Path | None,
+    *,
+    train: bool,
+    batch_size: int,
+    workers: int,
+    seed: int = 0,
+    **more: Any,
 ) -> Iterable[Any]:
     """All pictures through this project's datamodule, finished."""
     data = ImageFolderDataModule(
         root, pack=pack, val_split=0, test_split=0, batch_size=batch_size, num_workers=workers,
-        seed=seed,
+        seed=seed, **more,
     )  # fmt: skip
     if not train:  # all pictures, in order, as evaluation takes them
         data.train_transform, data.sampler = data.eval_transform, "sequential"
@@ -105,46 +120,70 @@ def our_batches(
     return data.train_dataloader()
 
 
-def _streams(root: Path, place: Path, options: argparse.Namespace) -> list[Variant]:
+def _peers(
+    root: Path, place: Path, options: argparse.Namespace, *, train: bool
+) -> tuple[list[Variant], list[str]]:
+    """Each installed peer with what it reads, and how its evaluation pixels compare."""
     sizes: dict[str, Any] = {"batch_size": options.batch_size, "workers": options.workers}
-    variants = []
-    if _has("webdataset"):
-        tars = photos.write_tars(root, place / "tars")
-        variants.append(
-            Variant("webdataset", lambda: consume(photos.webdataset_batches(tars, **sizes)))
-        )
-    else:
-        variants.append(Variant("webdataset", None))
-    if _has("litdata"):
-        chunks = photos.write_litdata(root, place / "litdata")
-        variants.append(
-            Variant("litdata", lambda: consume(photos.litdata_batches(chunks, **sizes)))
-        )
-    else:
-        variants.append(Variant("litdata", None))
-    return variants
+    variants, notes = [], []
+    expected = next(iter(stock.images(root, train=False, batch_size=8, workers=0)))[0]
+    for one in (*PEERS, *NATIVE):
+        if not one.there:
+            variants.append(Variant(one.name, None))
+            continue
+        folder = place / one.name.replace(" ", "-")
+        folder.mkdir()
+        try:
+            data = one.prepare(root, folder)
+            if not train:
+                found = next(iter(one.batches(data, train=False, batch_size=8, workers=0)))[0]
+                off = float((expected - found).mul(SCALE).abs().mean())
+                notes.append(f"{one.name}: pixels differ from stock by {off:.3f} of 255 on average")
+        except (ImportError, OSError, RuntimeError) as error:  # a library of the system is absent
+            notes.append(f"{one.name} is left out: {str(error).splitlines()[0][:200]}")
+            variants.append(Variant(one.name, None))
+            continue
+        run = partial(one.batches, data, train=train, **sizes)
+        variants.append(Variant(one.name, lambda run=run: consume(run())))  # type: ignore[misc]
+    return variants, notes
 
 
-def _has(package: str) -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:  # the package above it
-        return False
+def _memory(root: Path, options: argparse.Namespace) -> list[str]:
+    """What a worker process holds when an epoch ends."""
+    if not options.workers:
+        return []
+    sizes: dict[str, Any] = {"batch_size": options.batch_size, "workers": options.workers}
+    loaders = {
+        "stock": stock.images(root, train=True, **sizes),
+        "plain": our_batches(root, None, train=True, worker_type="process", **sizes),
+    }
+    notes = []
+    for name, loader in loaders.items():
+        found = after_an_epoch(loader)
+        if found is not None:
+            notes.append(
+                f"a worker process of {name} holds {found.own:.0f} MiB of its own after an epoch "
+                f"and {found.shared:.0f} MiB shared"
+            )
+    return notes
 
 
 def _pixels(root: Path, packs: dict[str, Path], batch_size: int) -> list[str]:
     """Compare the pixels of a first batch with the stock way's, and a slice pack's with files."""
     sizes: dict[str, Any] = {"batch_size": batch_size, "workers": 0}
-    scale = torch.tensor(stock.STD)[:, None, None] * 255
-    expected = next(iter(stock.images(root, train=False, **sizes)))[0] * scale
-    found = next(iter(our_batches(root, None, train=False, **sizes)))[0] * scale
+    expected = next(iter(stock.images(root, train=False, **sizes)))[0] * SCALE
+    found = next(iter(our_batches(root, None, train=False, **sizes)))[0] * SCALE
     difference = float((expected - found).abs().mean())
     notes = [f"evaluation pixels differ from the stock way's by {difference:.4f} of 255 on average"]
+    plain = next(iter(our_batches(root, None, train=True, **sizes)))[0]
+    by_pillow = next(iter(our_batches(root, None, train=True, crop_first=False, **sizes)))[0]
+    difference = float((plain - by_pillow).mul(SCALE).abs().mean())
+    notes.append(
+        f"training pixels differ from crop_first=False by {difference:.4f} of 255 on average, the "
+        "random numbers are the same"
+    )
     if "slice_pack" in packs:
-        plain = next(iter(our_batches(root, None, train=True, **sizes)))[0]
         sliced = next(iter(our_batches(root, packs["slice_pack"], train=True, **sizes)))[0]
-        difference = float((plain - sliced).mul(scale).abs().max())
+        difference = float((plain - sliced).mul(SCALE).abs().max())
         notes.append(f"slice_pack pixels differ from plain by {difference:g} of 255 at most")
     return notes
