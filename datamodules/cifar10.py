@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from torchvision import datasets
 from .core.base import DataModule, Split
 from .core.finish import Finish
 from .core.mix import Mix
+from .core.pack_lock import in_turn
 from .core.pictures import PictureDataset, PixelDataset, predict_sources
 from .core.settings import given_again, plain
 from .core.splits import fingerprint
@@ -82,8 +84,14 @@ class CIFAR10DataModule(DataModule):
         """Download what is not there yet, and verify it; nothing for prediction by checkpoint."""
         if self.fitted and self._attached() and self.trainer.state.fn == "predict":  # type: ignore[union-attr]
             return
-        for train in (True, False):
-            self._open(train=train, download=True)
+        root = Path(self.hparams["root"]).expanduser()
+        with suppress(FileNotFoundError):
+            for train in (True, False):
+                self._open(train=train)
+            return
+        with in_turn(root / ".download.lock"):  # another process may be fetching the same files
+            for train in (True, False):
+                self._open(train=train, download=True)
 
     def read(self) -> None:
         """Load the pictures and cut val out of train; downloads nothing."""

@@ -14,13 +14,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from .core.base import DataModule, Split
 from .core.classes import given_classes
 from .core.collate import collate, list_pairs, pad_pairs
+from .core.dataset_facts import fit_classes, fit_inputs
 from .core.decode import decode_image
-from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.finish import Finish
 from .core.found_labels import as_array, column_of, find_classes, find_labels
 from .core.loader import make_stream_loader
 from .core.ram_cache import RamCache, check_cache
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again
+from .core.skipped import ReadError, check_on_error
 from .core.splits import fingerprint
 from .core.streams import StreamBatches
 from .core.wrapped import Encode, Parts, WrappedDataset
@@ -69,6 +71,10 @@ class DatasetDataModule(DataModule):
         collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
         mean: One value a channel for pictures; None: ImageNet's.
         std: As ``mean``.
+        on_error: ``"raise"`` for a sample that the dataset or ``load`` cannot give, or ``"skip"``:
+            as in :class:`~datamodules.image_folder.ImageFolderDataModule`. An error of a transform
+            stops the run all the same.
+        max_errors: With ``"skip"``, more samples of a split than this stop the run.
         **options: See :class:`~datamodules.core.base.DataModule`.
 
     Raises:
@@ -96,6 +102,8 @@ class DatasetDataModule(DataModule):
         collate: str | Callable[[list[Any]], Any] = "stack",
         mean: list[float] | None = None,
         std: list[float] | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -110,6 +118,7 @@ class DatasetDataModule(DataModule):
         check_cache(cache, cache_bytes)
         if cache is not None and load is None:
             raise ValueError('cache="ram" keeps what load= gives; pass load=, or leave cache out')
+        check_on_error(on_error, max_errors)
         check_name(task, ("multiclass", "multilabel", "regression"), "task")
         self.task = task
         given = {"train": train if dataset is None else dataset, "val": val, "test": test}
@@ -121,6 +130,8 @@ class DatasetDataModule(DataModule):
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._rows: dict[str, Indices] = {}
         self._found: dict[str, Any] = {}
+
+    noun = "samples"
 
     def read(self) -> None:
         """Find the labels and decide the splits."""
@@ -176,83 +187,29 @@ class DatasetDataModule(DataModule):
         train, found = self._given["train"], self._found.get("train")
         kept = self._classes or find_classes(train, self.hparams["target_key"])
         if self.task != "regression" and (found is not None or kept is not None):
-            fitted |= self._fit_classes(found, kept)
+            fitted |= fit_classes(
+                found, kept, self._rows.get("train"), several=self.task == "multilabel"
+            )
         if not isinstance(train, IterableDataset) and len(self._rows["train"]):
-            parts = self._parts("val", with_target=False)
-            first = int(self._rows["train"][0])
-            try:
-                with kept_random_state():
-                    item = parts(train[first])
-            except Exception as error:
-                raise ValueError(
-                    f"the first train sample (row {first}) cannot be made: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-            fitted |= self._fit_inputs(item)
+            fitted |= fit_inputs(
+                self._first_input(train), self.hparams["mean"], self.hparams["std"]
+            )
         return fitted
 
-    def _fit_inputs(self, item: Any) -> dict[str, Any]:
-        """What sizes a net, and the statistics that a uint8 picture is normalised by."""
-        if not isinstance(item, Tensor):
-            return {}
-        if item.ndim == 1:
-            return {"input_sizes": {"num_numeric": len(item), "cardinalities": []}}
-        if item.ndim != 3:
-            return {}
-        fitted: dict[str, Any] = {"input_sizes": {"input_shape": list(item.shape)}}
-        if item.dtype == torch.uint8:
-            for name, default in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
-                grey = [sum(default) / 3]
-                values = self.hparams[name] or (grey if len(item) == 1 else list(default))
-                if len(values) != len(item):
-                    raise ValueError(
-                        f"a picture has {len(item)} channels, {name} has {len(values)} values; "
-                        f"convert it to RGB in load= or a transform, or pass mean= and std="
-                    )
-                fitted[name] = values
-        return fitted
-
-    def _fit_classes(self, found: Any, kept: list[str] | None) -> dict[str, Any]:
-        rows = self._rows.get("train")
-        if self.task == "multilabel":
-            if found is None:
-                return {"classes": kept}
-            if found.ndim != 2 or not np.isin(found, (0, 1)).all():
-                raise ValueError(
-                    "with task='multilabel' each sample has one row of 0 and 1, a column for each "
-                    f"class; found labels of shape {found.shape}, such as {found.flat[0]!r}"
-                )
-            names = kept or [str(k) for k in range(found.shape[1])]
-            if len(names) != found.shape[1]:
-                raise ValueError(f"{len(names)} classes, labels have {found.shape[1]} columns")
-            counts = found[rows].sum(0)
-            return {"classes": names, "class_counts": [int(c) for c in counts]}
-        if found is None:
-            return {"classes": kept}
-        if found.ndim != 1:
+    def _first_input(self, train: Any) -> Any:
+        """The first train sample's input, or of the first that can be read."""
+        first = WrappedDataset(train, self._rows["train"], self._parts("val", with_target=False))
+        skips = self.hparams["on_error"] == "skip"
+        try:
+            with kept_random_state():
+                return first.blank() if skips else first[0]
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if isinstance(error, ReadError):
+                raise ValueError(f"no train sample can be read; the last is {error}") from error
             raise ValueError(
-                f"labels have shape {found.shape}, one class a sample is needed; pass "
-                'task="multilabel" for several'
-            )
-        if np.issubdtype(found.dtype, np.floating) and not np.all(found == found.round()):
-            raise ValueError(
-                f"labels such as {found[found != found.round()][0]} are no classes; pass "
-                'task="regression", or whole numbers or names'
-            )
-        values = found.astype(np.int64) if np.issubdtype(found.dtype, np.floating) else found
-        there = [value.item() for value in np.unique(values[rows])]
-        names = kept or [str(value) for value in there]
-        known: list[Any] = there if kept is None else list(kept)
-        if kept is not None and np.issubdtype(values.dtype, np.integer):
-            known = list(range(len(kept)))  # labels are indices into the class list
-        strange = [value for value in np.unique(values).tolist() if value not in set(known)]
-        if strange:
-            raise ValueError(
-                f"label {strange[0]!r} is not among the classes of train ({names[:10]}); add it to "
-                "train or give classes="
-            )
-        counts = [int(np.sum(values[rows] == label)) for label in known]
-        return {"classes": names, "class_counts": counts, "known": known}
+                f"the first train sample ({first.describe(0)}) cannot be made: {problem}"
+            ) from error
 
     def dataset(self, split: Split) -> Any:
         """Samples of one split; an iterable dataset as it is."""
@@ -339,6 +296,7 @@ class DatasetDataModule(DataModule):
             transform=given_again(transform, "train_transform" if train else "eval_transform"),
             encode=self._encoder(),
             with_target=with_target,
+            skip=self.hparams["on_error"] == "skip",
         )
 
     def _encoder(self) -> Any:
@@ -383,8 +341,9 @@ class DatasetDataModule(DataModule):
             "global_batch_size": self.hparams["global_batch_size"] is not None,
             "uneven": self.hparams["uneven"] != "repeat",
             "labels": self._labels is not None,
-            "worker_type": self.hparams["worker_type"] != "process",
+            "worker_type": self.hparams["worker_type"] == "thread",
             "with_rows": self.hparams["with_rows"],
+            "on_error": self.hparams["on_error"] != "raise",
             "cache": self.hparams["cache"] is not None,
             "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
         }

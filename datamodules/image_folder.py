@@ -13,6 +13,7 @@ import torch
 
 from .core.base import SPLITS, DataModule, Split
 from .core.cached_pictures import CachedPictures, warn_of_room
+from .core.channels import channel_statistics, finish_of
 from .core.classes import ClassMap, given_classes
 from .core.draft_pictures import DraftPictures
 from .core.files import (
@@ -24,15 +25,15 @@ from .core.files import (
     seen_from,
     split_folders,
 )
-from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.finish import Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.packed_pictures import PackedPictures
 from .core.packs import PicturePack
 from .core.pictures import PictureDataset, predict_sources
 from .core.ram_cache import check_cache
-from .core.settings import check_name, given_again, plain
-from .core.skipped import SkippedFiles
+from .core.settings import given_again, plain
+from .core.skipped import check_on_error
 from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
@@ -74,6 +75,8 @@ class ImageFolderDataModule(DataModule):
         mode: ``"RGB"`` or ``"L"``.
         mean: One value a channel, scale 0..1; None: ImageNet's.
         std: As ``mean``.
+        normalize: ``"train"`` learns mean and std from the train pictures, as evaluation sees them
+            (4,096 of them where there are more), and keeps them in the checkpoint.
         pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
             a slice pack the same pixels. Refused where a file is not in it or changed since.
         cache: ``"ram"`` keeps each decoded picture of train, val and test from its first use on,
@@ -120,6 +123,7 @@ class ImageFolderDataModule(DataModule):
         mode: Literal["RGB", "L"] = "RGB",
         mean: list[float] | None = None,
         std: list[float] | None = None,
+        normalize: Literal["train"] | None = None,
         flip: bool = True,
         pack: str | Path | None = None,
         cache: Literal["ram"] | None = None,
@@ -141,14 +145,12 @@ class ImageFolderDataModule(DataModule):
             raise ValueError(f"mode must be 'RGB' or 'L', got {mode!r}")
         if unknown_classes not in ("raise", "drop"):
             raise ValueError(f"unknown_classes must be 'raise' or 'drop', got {unknown_classes!r}")
-        check_name(on_error, ("raise", "skip"), "on_error")
+        check_on_error(on_error, max_errors)
         check_cache(cache, cache_bytes)
         if not isinstance(draft, bool):
             raise ValueError(f"draft must be True or False, got {draft!r}")
         if draft and pack is not None:
             raise ValueError("a pack is decoded at the size it was made for; leave draft out")
-        if max_errors < 0:
-            raise ValueError(f"max_errors must be at least 0, got {max_errors}")
         if not isinstance(crop_first, bool):
             raise ValueError(f"crop_first must be True or False, got {crop_first!r}")
         if image_size < 1:
@@ -160,21 +162,7 @@ class ImageFolderDataModule(DataModule):
         self._predict_path = predict_path
         self.several = several_labels(table, label_column, label_separator)
         self.task = "multilabel" if self.several else "multiclass"
-        channels = 3 if mode == "RGB" else 1
-        grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
-        default = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else grey
-        self.finish: Finish = Finish(
-            default[0] if mean is None else mean, default[1] if std is None else std
-        )
-        if len(self.finish.mean) != channels:
-            raise ValueError(
-                f"mode={mode!r} has {channels} channels, got {len(self.finish.mean)} values of mean"
-            )
-        if max(self.finish.mean) > 1:
-            raise ValueError(
-                f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255"
-            )
-        self._skipped: dict[Split, SkippedFiles] = {}
+        self.finish: Finish = finish_of(mode, mean, std, normalize)
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
@@ -333,11 +321,30 @@ class ImageFolderDataModule(DataModule):
         classes, counts = self._map.fit(self._given)
         for split in sorted(self._paths, key=SPLITS.index):
             self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
-        return {
+        fitted: dict[str, Any] = {
             "classes": classes,
             "class_counts": counts,
             "input_sizes": {"input_shape": [len(self.finish.mean), size, size]},
         }
+        if self.hparams["normalize"] == "train":
+            skip = self.hparams["on_error"] == "skip"
+            pictures = self._pictures("train", np.arange(len(self._paths["train"])))
+            data = PictureDataset(pictures, None, self.eval_transform, mode=self.hparams["mode"])
+            fitted["mean"], fitted["std"] = channel_statistics(data, skip=skip)
+        return fitted
+
+    def _ensure_read(self, stage: str | None) -> None:
+        super()._ensure_read(stage)
+        self._set_finish()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what was fitted; see the base."""
+        super().load_state_dict(state_dict)
+        self._set_finish()
+
+    def _set_finish(self) -> None:
+        if "mean" in self.fitted:
+            self.finish = Finish(self.fitted["mean"], self.fitted["std"])
 
     def dataset(self, split: Split) -> PictureDataset | None:
         """Pictures of one split under the class map of train."""
@@ -351,15 +358,17 @@ class ImageFolderDataModule(DataModule):
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
+        sources = self._cached(self._pictures(split, rows), split, rows)
+        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
+
+    def _pictures(self, split: Split, rows: np.ndarray[Any, Any]) -> Any:
+        """Where the pictures of some rows of a split come from: files or a pack."""
         paths = self._paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
-        sources: Any = paths
         if self._pack is not None:
-            sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
-        sources = self._drafted(sources)
-        sources = self._cached(sources, split, rows)
-        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
+            return PackedPictures(self._pack, self._pack_rows[split][rows], paths)
+        return self._drafted(paths)
 
     def _drafted(self, sources: Any) -> Any:
         if not self.hparams["draft"] or not isinstance(sources, PathList):
@@ -381,36 +390,6 @@ class ImageFolderDataModule(DataModule):
         """MixUp or CutMix of train batches, where asked for."""
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
-
-    def skipped_files(self, split: Split) -> SkippedFiles | None:
-        """The split's record of files that cannot be read, where they are to be skipped."""
-        if self.hparams["on_error"] == "raise":
-            return None
-        data = self._dataset(split)
-        record = self._skipped.get(split)
-        if record is None or record.source is not data:
-            record = self._skipped[split] = SkippedFiles(
-                split,
-                data,
-                max_errors=self.hparams["max_errors"],
-                targets=data.targets if split == "train" else None,
-                classes=self.classes if split == "train" else (),
-            )
-        return record
-
-    @property
-    def bad_files(self) -> dict[str, str]:
-        """Path and reason of each file that this process had to skip so far."""
-        return {
-            bad.path: bad.reason
-            for split in SPLITS
-            if split in self._skipped
-            for bad in self._skipped[split].found.values()
-        }
-
-    def bad_rows(self, split: Split) -> list[int]:
-        """Positions in the split's dataset of the files that this process had to skip."""
-        return sorted(self._skipped[split].found) if split in self._skipped else []
 
     def read_predict(self) -> None:
         """List what is to be predicted."""

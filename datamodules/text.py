@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,10 @@ from .core.buckets import pads_to_bound
 from .core.classes import ClassMap, given_classes
 from .core.files import split_folders
 from .core.settings import check_name
+from .core.skipped import check_on_error
 from .core.split_groups import check_apart
 from .core.splits import fingerprint
+from .core.text_files import BadText
 from .core.texts import TextTable, read_texts, sort_names
 from .core.tokenizer import (
     Encoded,
@@ -69,6 +72,10 @@ class TextDataModule(DataModule):
         header: Whether the first row names the columns; None: it does where columns go by name.
         label_pattern: Regular expression whose first group, or else match, is the class:
             ``"[^:]+"`` makes ``NUM`` of ``NUM:dist``.
+        on_error: ``"raise"`` for a file of a folder that cannot be read or decoded, or ``"skip"``:
+            it is left out before the split, said in one warning and listed in ``bad_files``.
+        max_errors: With ``"skip"``, more files of a folder than this stop the run, as does a class
+            of train that loses them all.
         **options: The options of :class:`~datamodules.core.base.DataModule`.
     """
 
@@ -94,10 +101,13 @@ class TextDataModule(DataModule):
         encoding: str | None = None,
         header: bool | None = None,
         label_pattern: str | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         check_vocab_size(vocab_size)
+        check_on_error(on_error, max_errors)
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1 token, got {max_length}")
         check_name(padding_side, ("right", "left"), "padding_side")
@@ -115,6 +125,7 @@ class TextDataModule(DataModule):
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
         self._encoded: dict[str, Encoded] = {}
+        self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
         """Tokenise once on each machine, before its other processes ask: they find the cache."""
@@ -131,7 +142,7 @@ class TextDataModule(DataModule):
         paths = self._paths()
         if self.fitted and len(paths) > 1 and not paths["train"].exists():
             del paths["train"]  # a checkpoint can be tested without the texts it was trained on
-        tables = {part: self._read(path) for part, path in paths.items()}
+        tables = {part: self._read(path, part) for part, path in paths.items()}
         names = sort_names(name for table in tables.values() for name in table.names)
         index = {name: k for k, name in enumerate(names)}
         labels = {}
@@ -168,13 +179,53 @@ class TextDataModule(DataModule):
                 paths[split] = Path(self.hparams[f"{split}_path"]).expanduser()
         return paths
 
-    def _read(self, path: str | Path, *, labelled: bool = True) -> TextTable:
+    def _read(self, path: str | Path, part: str, *, labelled: bool = True) -> TextTable:
         names = ("text", "text_pair", "separator", "quote", "encoding", "header")
         options = {name: self.hparams[name] for name in names}
         if labelled:
             options["label_pattern"] = self.hparams["label_pattern"]
             options["extra"] = self.split_options.columns
-        return read_texts(path, label=self.hparams["label"] if labelled else None, **options)
+        bad = self._bad[part] = {}
+        if self.hparams["on_error"] == "skip":
+            options["bad"] = bad
+        table = read_texts(path, label=self.hparams["label"] if labelled else None, **options)
+        if bad:
+            self._say_bad(part, len(table.texts), table.names)
+        return table
+
+    def _say_bad(self, part: str, read: int, names: Sequence[str]) -> None:
+        """Warn of the files that are left out.
+
+        Raises:
+            RuntimeError: If they are too many, or all files of a class.
+        """
+        bad, most = self._bad[part], self.hparams["max_errors"]
+        listed = "; ".join(f"{path!r}: {said.reason}" for path, said in list(bad.items())[:3])
+        listed += "; ..." * (len(bad) > 3)
+        if len(bad) > most:
+            raise RuntimeError(
+                f"{len(bad)} {part} files cannot be read, more than max_errors={most}: {listed}; "
+                "mend them or raise max_errors"
+            )
+        lost = sorted({said.label for said in bad.values()} - set(names))
+        if part == "train" and lost and self.hparams["label_pattern"] is None:
+            raise RuntimeError(
+                f"no {part} file of class {lost[0]!r} can be read: {listed}; mend them, or take "
+                "the class out"
+            )
+        warnings.warn(
+            f"{len(bad)} of {read + len(bad)} {part} files cannot be read and are left out: "
+            f"{listed}; bad_files lists them all",
+            stacklevel=2,
+        )
+
+    @property
+    def bad_files(self) -> dict[str, str]:
+        """Path and reason of each file of a folder that was left out."""
+        return {path: said.reason for bad in self._bad.values() for path, said in bad.items()}
+
+    def skipped_files(self, split: Split) -> None:
+        """Nothing is left to be skipped when batches are made."""
 
     def fit(self) -> dict[str, Any]:
         """Classes and tokenizer of the train texts."""
@@ -253,7 +304,7 @@ class TextDataModule(DataModule):
             raise ValueError(
                 f"{type(self).__name__} has no predict samples; {self._remedy('predict')}"
             )
-        self._tables["predict"] = self._read(path, labelled=False)
+        self._tables["predict"] = self._read(path, "predict", labelled=False)
 
     @property
     def predict_keys(self) -> list[str] | list[int]:

@@ -1,4 +1,4 @@
-"""Find the setting or sample that breaks the data: everything off, then one thing at a time."""
+"""Find the setting or sample that breaks or changes the data, from everything off upwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ examples:
   python scripts/bisect_data.py --data ImageFolderDataModule --data.root photos
   python scripts/bisect_data.py --config runs/photos-1/config.yaml
 
-Exit codes: 0 where every setting runs, 1 where one breaks, 2 for usage.
+Exit codes: 0 where every setting runs and none but those that should changes a batch, 1 where one
+does or breaks, 2 for usage.
 """
 
 
@@ -34,7 +35,7 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     """Run each step and print the table.
 
     Raises:
-        RuntimeError: If a setting breaks; names it.
+        RuntimeError: If a setting breaks the data or changes the batches; names it.
     """
     parser = new_parser(__doc__ or "", EPILOG)
     parser.add_argument("--limit", type=int, default=100, help="samples of each run")
@@ -54,8 +55,10 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     found = bisect(data, limit=config.limit, timeout_seconds=config.timeout_seconds)
     show(found)
     if found.culprit is not None:
-        print(found.culprit.traceback, file=sys.stderr)
-        raise RuntimeError(f"{found.culprit.name} breaks the data; {found.culprit.detail}")
+        if found.culprit.traceback:
+            print(found.culprit.traceback, file=sys.stderr)
+        does = "changes the batches" if found.culprit.status == "changes" else "breaks the data"
+        raise RuntimeError(f"{found.culprit.name} {does}; {found.culprit.detail}")
 
 
 def show(found: Bisection) -> None:

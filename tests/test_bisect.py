@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 
+import numpy as np
 import pytest
 import torch
 from script_runs import as_if_alone, write_pictures  # noqa: F401
-from torch.utils.data import Dataset, TensorDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 import bisect_data
-from datamodules import DatasetDataModule
+from datamodules import DatasetDataModule, ImageFolderDataModule
 from datamodules.insight.bisect import bisect
+from datamodules.insight.replayed import difference, parts
 
 
 class Faulty(Dataset):
@@ -98,6 +102,132 @@ def test_samples_that_do_not_join_are_named_together():
     assert "differ" in run("ragged").samples[0]
 
 
+def hidden():
+    draws = np.random.default_rng(0)  # in a cell of the closure: nobody can seed it
+    return lambda x: x + float(draws.random())
+
+
+def by_process(x):
+    return x + (get_worker_info() is not None)
+
+
+class OwnGenerator:
+    def __init__(self):
+        self.draws = np.random.default_rng(0)  # found, and seeded for each sample
+
+    def __call__(self, x):
+        return x + float(self.draws.random())
+
+
+def unseeded_plan(generator, world_size):
+    return torch.randperm(32).view(-1, 8).tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit", "said"),
+    [
+        ({"train_transform": hidden()}, "train_transform", "38 of 38 batches, first inputs"),
+        ({"train_transform": by_process}, "1 worker", "5 of 5 batches, first inputs of batch 0"),
+        ({"sampler": unseeded_plan}, "sampler=<unseeded_plan>", "when run a second time"),
+        ({"train_transform": OwnGenerator()}, None, ""),
+        ({"train_transform": lambda x: x + torch.rand(3)}, None, ""),
+    ],
+)
+def test_a_setting_that_changes_the_batches_is_named(options, culprit, said):
+    found = run(**options)
+    named = found.culprit
+    assert (named and named.name) == culprit
+    if named is not None:
+        assert named.status == "changes"
+        assert said in named.detail
+        assert found.steps[-1] is named
+    assert found.samples == []
+
+
+def test_threads_are_held_against_the_processes(tmp_path):
+    root = write_pictures(tmp_path / "p")
+    options = {"image_size": 8, "num_workers": 2, "batch_size": 8, "worker_type": "thread"}
+    found = bisect(ImageFolderDataModule(root, **options), limit=16)
+    assert found.culprit is None
+    assert "worker_type=thread" in [s.name for s in found.steps if s.status == "fine"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarms on Windows")
+def test_a_sample_that_hangs_is_named_where_it_hangs():
+    def stuck(x):
+        if int(x.sum()) == 3 * 7:
+            time.sleep(25)  # the culprit's own line
+        return x
+
+    data = TensorDataset(torch.arange(40.0).view(-1, 1).expand(-1, 3), torch.arange(40) % 2)
+    dm = DatasetDataModule(data, num_workers=0, train_transform=stuck, val_split=0, test_split=0)
+    before = signal.getitimer(signal.ITIMER_REAL)[0]
+    began = time.monotonic()
+    found = bisect(dm, timeout_seconds=0.5, limit=10)
+    assert time.monotonic() - began < 20
+    assert found.culprit.name == "train_transform"
+    assert "TimeoutError: no batch came for" in found.culprit.detail
+    assert "the culprit's own line" in found.culprit.traceback
+    assert len(found.samples) == 1
+    assert "row 7" in found.samples[0]
+    assert before - 25 < signal.getitimer(signal.ITIMER_REAL)[0] <= before  # pytest's own goes on
+
+
+class Stream(IterableDataset):
+    def __init__(self, fault: str = "") -> None:
+        self.fault, self.started = fault, os.getpid()
+
+    def __iter__(self):
+        for k in range(40):
+            if self.fault == "stream" and k == 21:
+                raise OSError("the connection was lost")
+            if self.fault == "process" and os.getpid() != self.started:
+                k = 40 - k
+            yield torch.full((3,), float(k)), k % 2
+
+
+def no_thirteen(x):
+    if x[0] == 13:
+        raise ValueError("thirteen is no number")
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "culprit", "status"),
+    [
+        ("", {"train_transform": lambda x: x + torch.rand(3)}, None, None),
+        ("", {"train_transform": no_thirteen}, "train_transform", "fails"),
+        ("stream", {}, "everything off, batches of 1", "fails"),
+        ("process", {}, "1 worker", "changes"),
+    ],
+)
+def test_streams_are_bisected_too(fault, options, culprit, status):
+    dm = DatasetDataModule(train=Stream(fault), batch_size=8, num_workers=2, **options)
+    found = bisect(dm, timeout_seconds=30)
+    named = found.culprit
+    assert (named and named.name, named and named.status) == (culprit, status)
+    wanted = {"train_transform": "sample 13 of the stream: ValueError: thirteen is no number",
+              "everything off, batches of 1": "sample 21 of the stream: OSError"}  # fmt: skip
+    if status == "fails":
+        assert len(found.samples) == 1
+        assert found.samples[0].startswith(wanted[culprit])
+
+
+def test_what_differs_is_said():
+    first = [{"inputs": b"1", "target": b"2"}, {"inputs": b"3", "target": b"4"}]
+    other = [first[0], {"inputs": b"3", "target": b"5"}]
+    assert difference(first, [*first]) is None
+    assert difference(first, first[:1]) == "1 batches in place of 2"
+    assert difference(first, first[::-1]) == "the same batches come in another order"
+    assert difference(first, other) == "1 of 2 batches, first target of batch 1"
+
+
+def test_parts_tell_dtype_shape_and_value():
+    batches = [torch.zeros(2), torch.zeros(2).double(), torch.zeros(1, 2), ["a"], {"a": 1}]
+    assert len({repr([*parts(batch)]) for batch in batches}) == len(batches)
+    assert [name for name, _ in parts({"a": [torch.zeros(()), "x"]})] == ["a.part 0", "a.part 1"]
+
+
 def test_data_in_memory_run_too():
     data = TensorDataset(torch.zeros(40, 3), torch.arange(40) % 2)
     assert bisect(DatasetDataModule(data, num_workers=0)).culprit is None
@@ -114,3 +244,15 @@ def test_the_script_ends_with_1_and_names_the_file(tmp_path, capfd):
     out, err = capfd.readouterr()
     assert "grey" in out
     assert "everything off, batches of 1 breaks the data" in err
+
+
+def test_threads_that_serve_by_themselves_are_tried(tmp_path):
+    write_pictures(tmp_path / "pictures", each=6)
+    options = {"image_size": 8, "mode": "L", "batch_size": 4, "num_workers": 1, "val_split": 0}
+    for kind, tried in (("auto", True), ("process", False)):
+        dm = ImageFolderDataModule(tmp_path / "pictures", worker_type=kind, **options)
+        found = bisect(dm, limit=8)
+        assert found.culprit is None
+        assert tried == any(
+            step.name == "worker_type=thread" and step.status == "fine" for step in found.steps
+        )

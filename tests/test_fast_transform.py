@@ -37,7 +37,13 @@ def folder(tmp_path, **options):
 
 
 @pytest.mark.parametrize(
-    "workers", [{}, {"num_workers": 2}, {"num_workers": 2, "worker_type": "thread"}], ids=str
+    "workers",
+    [
+        {},
+        {"num_workers": 2, "worker_type": "process"},
+        {"num_workers": 2, "worker_type": "thread"},
+    ],
+    ids=str,
 )
 def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
     for split in ("train", "val", "predict"):
@@ -54,8 +60,9 @@ def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
 def test_resized_crops_are_one_batch_whoever_makes_them(tmp_path):
     steps = v2.Compose([v2.RandomResizedCrop(6), v2.RandomHorizontalFlip()])
     found = []
-    for workers in ({}, {"num_workers": 2}, {"num_workers": 2, "worker_type": "thread"}):
-        found.append(list(folder(tmp_path, train_transform=steps, **workers).train_dataloader()))
+    for kind, count in (("process", 0), ("process", 2), ("thread", 2)):
+        options = {"train_transform": steps, "worker_type": kind, "num_workers": count}
+        found.append(list(folder(tmp_path, **options).train_dataloader()))
     assert same(found[0], found[1])
     assert same(found[0], found[2])
 

@@ -1,17 +1,25 @@
-"""What happens to a run when something around it fails."""
+"""What happens to a run when something around it fails.
+
+SIGTERM and SIGKILL in the middle of an epoch, and going on from there: ``test_resume.py``. Files,
+disks and downloads: ``test_faults_files.py``. Shared memory and hung reads:
+``test_worker_faults.py``. One writer of a pack: ``test_packs.py``.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+import time
+from contextlib import contextmanager
 
 import pytest
-from processes import members
+import torch
+from processes import members, run_program
+from script_runs import SCRIPTS, write_pictures
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
 DYING = """
 import os
 import torch
@@ -26,7 +34,7 @@ class Dying(Dataset):
         return 40
 
     def __getitem__(self, i):
-        if i == 5 and get_worker_info() is not None:
+        if i % 20 == 5:
             DEATH
         return torch.full((3,), float(i)), i % 2
 
@@ -37,30 +45,164 @@ class Module(DatasetDataModule):
 """
 
 
-@pytest.mark.parametrize(
-    ("death", "said"),
-    [("os._exit(1)", "exited unexpectedly"), ("os.kill(os.getpid(), 7)", "/dev/shm has")],
-)
-def test_h22_a_worker_that_dies_ends_the_run_with_the_next_step(tmp_path, death, said):
+def started(tmp_path, death, *options, module="Module"):
+    """``fit.py`` on a dataset whose items 5 and 25 end their process, in a session of its own."""
     (tmp_path / "dying.py").write_text(DYING.replace("DEATH", death))
-    command = [sys.executable, SCRIPTS / "fit.py", "--data", "dying.Module", "--max_epochs", "1"]
-    command += ["--data.num_workers", "2", "--accelerator", "cpu", "--devices", "1"]
+    command = [sys.executable, SCRIPTS / "fit.py", "--data", f"dying.{module}", *options]
+    command += ["--accelerator", "cpu", "--data.val_split", "0", "--data.test_split", "0"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [*map(str, command), "--data.val_split", "0", "--data.test_split", "0"],
+    return subprocess.Popen(
+        [*map(str, command)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+@contextmanager
+def ended(process):
+    """Nothing of a program is left behind, whatever the test does."""
     try:
+        yield process
+    finally:
+        if members(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        process.stdout.close()
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("death", "said"),
+    [("os._exit(1)", "exited unexpectedly"), ("os.kill(os.getpid(), 7)", "/dev/shm has")],
+)
+def test_h22_a_worker_that_dies_ends_the_run_with_the_next_step(tmp_path, death, said):
+    options = ["--max_epochs", 1, "--devices", 1, "--data.num_workers", 2]
+    with ended(
+        started(tmp_path, f"if get_worker_info() is not None: {death}", *options)
+    ) as process:
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 1, output
         assert said in output
         assert "--data.num_workers 0" in output
         assert not members(process.pid)
-    finally:
-        if members(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(tmp_path, rank):
+    death = f"os.environ.get('LOCAL_RANK', '0') == '{rank}' and os.kill(os.getpid(), 9)"
+    options = ["--max_epochs", 1, "--devices", 2, "--strategy", "ddp", "--data.num_workers", 0]
+    with ended(started(tmp_path, death, *options, "--data.sampler", "sequential")) as process:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == (-9 if rank == 0 else 1), output
+        if rank == 1:
+            assert "error: process 1 was ended by signal 9" in output
+        gone = time.monotonic() + 60
+        while members(process.pid) and time.monotonic() < gone:
+            time.sleep(0.1)
+        assert not members(process.pid), output
+
+
+@pytest.mark.timeout(200)
+def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
+    write_pictures(tmp_path / "pictures", each=4)
+    command = ["--data", "ImageFolderDataModule", "--data.root", tmp_path / "pictures"]
+    command += ["--data.image_size", 8, "--data.num_workers", 2]
+    command += ["--max_epochs", 5000, "--accelerator", "cpu", "--devices", 1]
+    process = subprocess.Popen(
+        [*map(str, [sys.executable, SCRIPTS / "fit.py", *command])],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    with ended(process):
+        for line in process.stdout:
+            if line.startswith("epoch 2/"):
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+                break
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, output
+        assert "Traceback" not in output
+        assert not members(process.pid)
+    [run] = (tmp_path / "runs").iterdir()
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [
+        "best.ckpt",
+        "last.ckpt",
+    ]
+    for path in (run / "checkpoints").iterdir():
+        assert torch.load(path, weights_only=True)["state_dict"]
+
+
+GROWTH = """
+import json, os, sys, threading, warnings
+from pathlib import Path
+import lightning as L, torch
+from datamodules import ImageFolderDataModule
+
+warnings.simplefilter("ignore")
+
+def memory(pid):
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+def counts():
+    me = os.getpid()
+    pids = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+    shared = [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{me}_")]
+    return {"descriptors": len(os.listdir("/proc/self/fd")), "children": len(pids),
+            "threads": len(os.listdir("/proc/self/task")), "shared": len(shared),
+            "mib": (memory(me) + sum(map(memory, pids))) / 1024}
+
+class Counts(L.Callback):
+    def __init__(self):
+        self.seen = {}
+    def on_train_epoch_end(self, trainer, module):
+        if trainer.current_epoch in (4, 19):
+            self.seen[trainer.current_epoch + 1] = counts()
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(192, 3)
+    def training_step(self, batch, index):
+        return torch.nn.functional.cross_entropy(self.layer(batch.inputs.flatten(1)), batch.target)
+    def validation_step(self, batch, index):
+        self.training_step(batch, index)
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+ways = [("process", True), ("process", False), ("thread", False)]
+for kind, stays in ways:
+    options = {"persistent_workers": stays} if kind == "process" else {}
+    dm = ImageFolderDataModule(sys.argv[1], image_size=8, num_workers=2, worker_type=kind,
+                               batch_size=8, loader_options=options)
+    counter = Counts()
+    L.Trainer(accelerator="cpu", devices=1, max_epochs=20, logger=False, callbacks=[counter],
+              enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+              num_sanity_val_steps=0).fit(Net(), dm)
+    print("SEEN", json.dumps([kind, stays, counter.seen[5], counter.seen[20]]))
+"""
+
+
+@pytest.mark.timeout(280)
+def test_twenty_epochs_with_workers_leave_nothing_behind(tmp_path):
+    """Descriptors, threads, children, shared memory: equal after epochs 5 and 20; memory nearly."""
+    write_pictures(tmp_path / "pictures", each=6)
+    output = run_program("-c", GROWTH, tmp_path / "pictures", timeout=270, OMP_NUM_THREADS="1")
+    lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
+    assert len(lines) == 3
+    for line in lines:
+        kind, stays, early, late = json.loads(line[5:])
+        assert late.pop("mib") < early.pop("mib") + 24, (kind, stays)
+        assert late == early, (kind, stays)
+        assert early["children"] >= 4 or (kind, stays) != ("process", True)

@@ -174,3 +174,29 @@ def test_without_jpegtran_it_says_where_to_get_it(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RuntimeError, match="libjpeg-turbo-progs"):
         jpegtran()
+
+
+@pytest.mark.parametrize("factors", [0x00, 0x10, 0x01, 0x15, 0xF1])
+def test_sampling_factors_that_no_jpeg_has_are_a_damaged_header(factors):
+    content = bytearray(encode(noisy(32, 32), "JPEG", subsampling=0))
+    content[read_frame(bytes(content)).at + 11] = factors
+    with pytest.raises(NotSliceable, match="damaged header"):
+        read_frame(bytes(content))
+
+
+@needs_jpegtran
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {1: 1 << 17, 3: 1 << 17, 5: 1},  # width, unit and interval that fit each other
+        {2: 70_000, 4: 70_000},  # height and unit
+        {4: 40},
+    ],
+)
+def test_stored_sizes_that_no_jpeg_has_are_a_damaged_pack(numbers):
+    stored = np.frombuffer(to_bytes(recut(encode(noisy(60, 6), "JPEG"))), np.uint8).copy()
+    head = stored[:32].view("<u4")
+    for number, value in numbers.items():
+        head[number] = value
+    with pytest.raises(ValueError, match="the pack is damaged"):
+        from_bytes(stored)

@@ -52,7 +52,7 @@ def module(root, **options):
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_bad_files_are_left_out_listed_and_said_once(folder, num_workers):
-    dm = module(folder, on_error="skip", num_workers=num_workers)
+    dm = module(folder, on_error="skip", num_workers=num_workers, worker_type="process")
     loader = dm.train_dataloader()
     with pytest.warns(UserWarning, match="3 of 12 train files cannot be read.*bad_files") as said:
         assert levels(loader) == [[0, 1], [4, 5, 6], [8, 9, 10, 11]]

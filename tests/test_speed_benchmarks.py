@@ -11,9 +11,10 @@ from torch.utils.data import DataLoader, Dataset
 import bench  # isort: skip - on the path by script_runs
 import benchmarks.images
 import benchmarks.rounds
-from benchmarks import peers, photos
+from benchmarks import epochs, peers, photos
 from benchmarks.rounds import Variant, compare, consume
 from benchmarks.worker_memory import after_an_epoch, memory_of
+from datamodules.core.batch import Batch, TextInputs
 
 KEYS = {
     *("work", "variant", "workers", "samples_per_cpu_second", "samples_per_second"),
@@ -24,7 +25,7 @@ SMALL = {
     "eval": ["--samples", "12", "--batch-size", "4", "--workers", "0"],
     "cifar": ["--samples", "200", "--batch-size", "50"],
     "tabular": ["--samples", "500", "--batch-size", "64"],
-    "text": ["--samples", "200", "--batch-size", "16"],
+    "text": ["--samples", "200", "--batch-size", "16", "--epoch-samples", "60"],
     "ingest": ["--rows", "500", "--files", "50"],
     "startup": ["--samples", "16"],
 }
@@ -44,6 +45,17 @@ def test_a_work_gives_the_agreed_rows(work, tmp_path, capsys, monkeypatch):
         assert absent == (row["samples_per_second"] is None)
         assert absent or row["ratio_cpu"] > 0
     assert "NOT the same" not in capsys.readouterr().out
+
+
+def test_epochs_count_what_is_real():
+    ids, mask = torch.tensor([[5, 6], [7, 0]]), torch.tensor([[1, 1], [1, 0]])
+    batch = Batch(TextInputs(ids, mask), torch.tensor([0, 1]))
+    full = next(iter(epochs.Changed([batch], epochs._filled)))
+    assert (epochs._real_tokens(batch), epochs._real_tokens(full)) == (3, 4)
+    assert full.inputs.input_ids.shape == ids.shape
+    seen = list(epochs.Constant(batch, 3))
+    assert len(seen) == len(epochs.Constant(batch, 3)) == 3
+    assert all(one is batch for one in seen)
 
 
 def test_rounds_are_interleaved_and_compared_with_the_first(monkeypatch):

@@ -141,6 +141,27 @@ def test_a_transform_of_unknown_draws_is_refused_by_name(tmp_path):
         folder(tmp_path, worker_type="threads")
 
 
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ({}, 2),
+        ({"worker_type": "process"}, 0),
+        ({"eval_transform": grey}, 0),  # one kind for all splits
+        ({"eval_transform": v2.Compose([v2.CenterCrop(8)])}, 2),
+        ({"loader_options": {"prefetch_factor": 3, "pin_memory": False}}, 2),
+        ({"loader_options": {"timeout": 60}}, 0),
+        ({"loader_options": {"multiprocessing_context": "spawn"}}, 0),
+        ({"loader_options": {"collate_fn": torch.utils.data.default_collate}}, 0),
+    ],
+    ids=str,
+)
+def test_threads_serve_by_themselves_where_they_can(tmp_path, options, threads):
+    loader = folder(tmp_path, num_workers=2, **options).train_dataloader()
+    assert loader.threads == threads
+    assert loader.num_workers == 2 - threads
+    assert folder(tmp_path, num_workers=0, **options).train_dataloader().threads == 0
+
+
 def test_a_broken_picture_is_named(tmp_path):
     dm = folder(tmp_path, num_workers=2, worker_type="thread", val_split=0, test_split=0)
     (tmp_path / "pictures" / "grey" / "03.png").write_bytes(b"no picture")

@@ -156,6 +156,10 @@ def _stack(tensors: Sequence[Tensor], field: str) -> Tensor:
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
             remedy = "give them one size and dtype in the transform, or pad them: collate='pad'"
             raise StackError(field, _said(first), _said(tensor), (0, i), remedy)
+    if first.dtype == torch.uint8 and first.ndim == 3 and not first.is_contiguous():
+        # pictures as decoders leave them, channels last: turned by the finishing step, which reads
+        # them once more anyway
+        return torch.stack([t.permute(1, 2, 0) for t in tensors]).permute(0, 3, 1, 2)
     return torch.stack(list(tensors))
 
 

@@ -66,7 +66,8 @@ class Finish:
             torch.tensor(v, device=image.device).view(-1, 1, 1) for v in (self.mean, self.std)
         )
         if image.device.type != "cpu":
-            return self._scaled(image.to(torch.float32)).sub_(mean).div_(std)
+            levels = image.to(torch.float32, memory_format=torch.contiguous_format)
+            return self._scaled(levels).sub_(mean).div_(std)
         self._buffers = self._buffers or Buffers()
         out = self._buffers.take(image.shape)
         # in parts of a MiB, which stay in the cache; picture by picture costs small ones most

@@ -18,6 +18,7 @@ from .boxes import in_mode
 
 Bytes = npt.NDArray[np.uint8]
 HEAD = 8  # numbers before the starts of a stored re-cut JPEG
+UNITS = (8, 16, 24, 32)  # pixels of a coded unit: a block times its sampling factor
 MARGIN = 2  # pixels that smooth chroma upsampling looks beyond a box
 
 
@@ -106,6 +107,8 @@ def _frame(body: bytes) -> tuple[int, int, int, int, int]:
     if not width or not height:
         raise NotSliceable("height unknown to the header")
     factors = [body[7 + 3 * k] for k in range(components)]
+    if not all(1 <= side <= 4 for f in factors for side in (f >> 4, f & 15)):
+        raise NotSliceable("damaged header")
     if components == 1:
         return width, height, 8, 8, 1
     return width, height, 8 * max(f >> 4 for f in factors), 8 * max(f & 15 for f in factors), 3
@@ -250,6 +253,9 @@ def from_bytes(stored: Bytes) -> Sliced:
         and starts[-1] == len(data)
         and bool((np.diff(starts) >= 2).all())
         and at + 9 <= starts[0]
+        and max(width, height) < 1 << 16  # more a frame header cannot hold
+        and across in UNITS
+        and down in UNITS
     )
     if not fits:
         raise damaged

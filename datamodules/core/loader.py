@@ -36,6 +36,7 @@ PLANNED = {
     "batch_sampler": "use sampler=",
 }
 WORKER_OPTIONS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+PROCESS_OPTIONS = ("multiprocessing_context", "worker_init_fn", "persistent_workers", "timeout")
 LOADER_OPTIONS = tuple(p for p in inspect.signature(DataLoader).parameters if p not in PLANNED)
 
 
@@ -228,7 +229,7 @@ def make_loader(
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
     num_workers: int | AutoWorkers | None = None,
-    worker_type: str = "process",
+    worker_type: str = "auto",
     ranks: int = 1,
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
@@ -248,7 +249,7 @@ def make_loader(
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
         num_workers: None: the cores this process may use, none for data in memory. What finds the
             number wants threads; where they cannot serve it is as None, and that is said.
-        worker_type: ``"process"`` or ``"thread"``.
+        worker_type: ``"process"``, ``"thread"`` or ``"auto"``.
         ranks: Processes of the run on this machine, which share its cores.
         options: The user's own loader options; they win.
         pin_memory: Default where the options do not say.
@@ -281,10 +282,10 @@ def make_loader(
         skip=skipped is not None,
     )
     threads: dict[str, Any] = {}
-    why = keyed.unfit_for_threads() if auto is not None and worker_type != "thread" else None
-    if why is not None:
+    why = _why_processes(keyed, worker_type, options or {})
+    if auto is not None and why is not None and worker_type != "thread":
         rank_zero_info(f'num_workers="auto": {workers} processes for {split}, not threads: {why}')
-    elif (worker_type == "thread" or auto is not None) and workers:
+    if (worker_type == "thread" or why is None) and workers:
         _check_threads(keyed, split)
         threads = {"threads": auto or workers, "ahead": chosen.get("prefetch_factor") or 2}
         chosen["num_workers"] = workers = 0
@@ -356,6 +357,17 @@ def make_plain_loader(
     """
     keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
     return Loader(keyed, finish=finish, skipped=skipped, batch_size=batch_size, collate_fn=_as_is)
+
+
+def _why_processes(keyed: KeyedDataset, worker_type: str, options: Mapping[str, Any]) -> str | None:
+    """What keeps a loader whose kind of workers is not chosen from threads, or None.
+
+    Threads take less CPU time where they may serve: no batch is sent, no process started.
+    """
+    if worker_type == "process":
+        return 'worker_type="process"'
+    asked = [name for name in PROCESS_OPTIONS if options.get(name)]
+    return f"{asked[0]} is for processes" if asked else keyed.unfit_for_threads()
 
 
 def _check_threads(keyed: KeyedDataset, split: str) -> None:

@@ -275,7 +275,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{where} {said}; make it with scripts/pack_images.py ROOT")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PackError(f"{where} is damaged: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackError(f"{where} is no pack of pictures: {MANIFEST} does not say {FORMAT!r}")

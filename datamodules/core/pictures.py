@@ -66,10 +66,10 @@ class PictureDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         sample = self.unfinished(index)
-        if self.finish is None:
-            return sample
         picture = sample if self.targets is None else sample[0]
-        picture = self.finish(picture[None])[0] if _is_pixels(picture) else picture
+        if not _is_pixels(picture):
+            return sample
+        picture = self.finish(picture[None])[0] if self.finish else picture.contiguous()
         return picture if self.targets is None else (picture, sample[1])
 
     def unfinished(self, index: int) -> Any:
@@ -171,7 +171,8 @@ class PixelDataset(Dataset[Any]):
     ) -> None:
         self.targets, self.padding, self.flip = targets, padding, flip
         self.keys, self.part = keys, part
-        self.pixels = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
+        padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
+        self.pixels = padded.contiguous()  # windows are cut by their place in memory
         self.size = tuple(pixels.shape[2:])
         self.draws = bool(padding or flip)
 

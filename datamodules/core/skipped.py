@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import warnings
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .image_reader import ImageError
+from .settings import check_name
 
 
 class BadFile(NamedTuple):
@@ -24,6 +27,29 @@ class BadFile(NamedTuple):
     row: int
     path: str
     reason: str
+
+
+class ReadError(ValueError):
+    """A sample of a user's own dataset that cannot be read; the text says which and why."""
+
+
+# what says something about the machine, not about a sample
+MACHINE = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOMEM, errno.ENOSPC, errno.ETIMEDOUT}
+
+
+@contextmanager
+def reading(name: Callable[[], str]) -> Iterator[None]:
+    """Make a :class:`ReadError` of what a user's own dataset or loading function raises.
+
+    Args:
+        name: Gives the sample's name.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) in MACHINE:
+            raise
+        raise ReadError(f"{name()}: {type(error).__name__}: {error}") from error
 
 
 class PartBatch(NamedTuple):
@@ -53,6 +79,7 @@ class SkippedFiles:
         max_errors: More different files than this stop the run.
         targets: (N,) int64; with them a class that loses its last file stops the run.
         classes: Names of the classes.
+        noun: What the samples are called.
     """
 
     def __init__(
@@ -63,7 +90,9 @@ class SkippedFiles:
         max_errors: int,
         targets: Tensor | None = None,
         classes: Sequence[str] = (),
+        noun: str = "files",
     ) -> None:
+        self.noun = noun
         self.split, self.source, self.max_errors = split, source, max_errors
         self.targets, self.classes = targets, list(classes)
         self.found: dict[int, BadFile] = {}
@@ -82,7 +111,7 @@ class SkippedFiles:
         self.found.update({bad.row: bad for bad in new})
         if len(self.found) > self.max_errors:
             raise RuntimeError(
-                f"{len(self.found)} {self.split} files cannot be read, more than "
+                f"{len(self.found)} {self.split} {self.noun} cannot be read, more than "
                 f"max_errors={self.max_errors}: {self._list()}; mend them or raise max_errors"
             )
         for bad in new:
@@ -90,7 +119,7 @@ class SkippedFiles:
         if not batch.rows and self.split != "predict":
             listed = "; ".join(bad.reason for bad in batch.bad[:3])
             raise RuntimeError(
-                f"none of the {len(batch.bad)} files of a {self.split} batch can be read "
+                f"none of the {len(batch.bad)} {self.noun} of a {self.split} batch can be read "
                 f"({listed}); remove them or take larger batches"
             )
         return batch.batch
@@ -100,8 +129,8 @@ class SkippedFiles:
         if len(self.found) > self._said:
             self._said = len(self.found)
             warnings.warn(
-                f"{len(self.found)} of {len(self.source)} {self.split} files cannot be read and "
-                f"were left out of their batches: {self._list()}; bad_files lists them all",
+                f"{len(self.found)} of {len(self.source)} {self.split} {self.noun} cannot be read "
+                f"and were left out of their batches: {self._list()}; bad_files lists them all",
                 stacklevel=2,
             )
 
@@ -112,7 +141,7 @@ class SkippedFiles:
         rows = torch.nonzero(self.targets == label).flatten().tolist()
         if all(other in self.found for other in rows):
             raise RuntimeError(
-                f"none of the {len(rows)} {self.split} files of class "
+                f"none of the {len(rows)} {self.split} {self.noun} of class "
                 f"{self.classes[int(label)]!r} can be read: {self._list()}; mend them, or take "
                 "the class out"
             )
@@ -128,9 +157,10 @@ def unreadable(error: Exception, path: str) -> bool:
     What says something about the machine (too many open files, a disk that does not answer) or
     about another file, which a transform may have opened, is no reason to leave a sample out.
     """
-    if isinstance(error, ImageError):
+    if isinstance(error, ImageError | ReadError):
         return True
-    gone = isinstance(error, FileNotFoundError | PermissionError)
+    gone = isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
+    gone = gone or getattr(error, "errno", None) == errno.ELOOP
     return gone and getattr(error, "filename", None) == path
 
 
@@ -145,3 +175,14 @@ def no_rows(batch: Any) -> Any:
     if isinstance(batch, dict):
         return {key: no_rows(value) for key, value in batch.items()}
     return batch
+
+
+def check_on_error(on_error: str, max_errors: int) -> None:
+    """Refuse an unknown way to treat bad files, or an impossible limit.
+
+    Raises:
+        ValueError: Says what is known.
+    """
+    check_name(on_error, ("raise", "skip"), "on_error")
+    if max_errors < 0:
+        raise ValueError(f"max_errors must be at least 0, got {max_errors}")

@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from .collate import collate, collate_inputs
 from .folds import limited
 from .settings import storable
+from .skipped import SkippedFiles
 from .split_options import SplitOptions, Uncut, cut
 
 Split = Literal["train", "val", "test", "predict"]
@@ -33,6 +35,7 @@ class Source:
         self._datasets: dict[Split, Any] = {}
         self._split_options: dict[str, Any] | None = None
         self._is_read, self._is_predict_read = False, False
+        self._skipped: dict[Split, SkippedFiles] = {}
 
     # --- what a source gives -----------------------------------------------------------------
 
@@ -66,6 +69,43 @@ class Source:
     def default_collate(self, split: Split) -> Any:
         """Collate function of a split."""
         return collate_inputs if split == "predict" else collate
+
+    # --- what cannot be read -----------------------------------------------------------------
+
+    noun = "files"
+    """What a sample is called where it cannot be read."""
+
+    def skipped_files(self, split: Split) -> SkippedFiles | None:
+        """The split's record of what cannot be read, where it is to be skipped; else None."""
+        if self.hparams.get("on_error", "raise") == "raise":
+            return None
+        data = self._dataset(split)
+        record = self._skipped.get(split)
+        if record is None or record.source is not data:
+            targets = getattr(data, "targets", None) if split == "train" else None
+            record = self._skipped[split] = SkippedFiles(
+                split,
+                data,
+                max_errors=self.hparams["max_errors"],
+                targets=None if targets is None else torch.as_tensor(targets),
+                classes=self.classes if targets is not None else (),
+                noun=self.noun,
+            )
+        return record
+
+    @property
+    def bad_files(self) -> dict[str, str]:
+        """Name and reason of each sample that this process had to skip so far."""
+        return {
+            bad.path: bad.reason
+            for split in SPLITS
+            if split in self._skipped
+            for bad in self._skipped[split].found.values()
+        }
+
+    def bad_rows(self, split: Split) -> list[int]:
+        """Positions in the split's dataset of the samples that this process had to skip."""
+        return sorted(self._skipped[split].found) if split in self._skipped else []
 
     # --- what a model asks for --------------------------------------------------------------
 

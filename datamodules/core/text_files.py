@@ -75,6 +75,18 @@ class Cells(NamedTuple):
         return Places(self.source, self.lines)(index)
 
 
+class BadText(NamedTuple):
+    """A file of a folder that cannot be read.
+
+    Attributes:
+        label: Name of its folder.
+        reason: What is wrong.
+    """
+
+    label: str
+    reason: str
+
+
 def read_cells(
     path: Path,
     roles: dict[str, Column],
@@ -83,6 +95,7 @@ def read_cells(
     quote: str | None = None,
     encoding: str | None = None,
     header: bool | None = None,
+    bad: dict[str, BadText] | None = None,
 ) -> Cells:
     """Read the columns of ``roles``; arguments as in :func:`~datamodules.core.texts.read_texts`.
 
@@ -91,7 +104,7 @@ def read_cells(
         ValueError: If the content is not as described.
     """
     if path.is_dir():
-        return _read_folder(path, roles, encoding)
+        return _read_folder(path, roles, encoding, bad)
     if not path.is_file():
         raise FileNotFoundError(f"{str(path)!r} does not exist; pass a file or a folder of texts")
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -189,7 +202,7 @@ def _read_json(source: str, content: str, roles: dict[str, Column]) -> Cells:
     if content.lstrip()[:1] == "[":
         try:
             rows = json.loads(content)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # nested too deeply
             raise ValueError(f"no JSON: {error}") from None
         lines = list(range(1, len(rows) + 1))
     else:
@@ -200,7 +213,7 @@ def _read_json(source: str, content: str, roles: dict[str, Column]) -> Cells:
                 continue
             try:
                 rows.append(json.loads(line))
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:  # nested too deeply
                 raise ValueError(
                     f"line {number} is no JSON: {error}; each line holds one object"
                 ) from None
@@ -236,7 +249,9 @@ def _read_parquet(source: str, data: bytes, roles: dict[str, Column]) -> Cells:
     return Cells(source, cells, roles, np.arange(frame.height))
 
 
-def _read_folder(path: Path, roles: dict[str, Column], encoding: str | None) -> Cells:
+def _read_folder(
+    path: Path, roles: dict[str, Column], encoding: str | None, bad: dict[str, BadText] | None
+) -> Cells:
     if "text_pair" in roles:
         raise ValueError(f"{str(path)!r} is a folder and has no text_pair; pass a file of pairs")
     folders = [path]
@@ -248,16 +263,22 @@ def _read_folder(path: Path, roles: dict[str, Column], encoding: str | None) -> 
                 "or the folder above the classes"
             )
     paths = [(folder.name, file) for folder in folders for file in _files(folder)]
-    texts = []
-    for _, file in paths:
+    texts, read = [], []
+    for label, file in paths:
         try:
             texts.append(_decode(file.read_bytes(), encoding))
-        except ValueError as error:
+        except (ValueError, FileNotFoundError, PermissionError) as error:
+            if bad is not None:
+                bad[str(file)] = BadText(label, str(error))
+                continue
+            if isinstance(error, OSError):
+                raise
             raise ValueError(f"{str(file)!r}: {error}") from error
+        read.append((label, str(file)))
     cells: dict[str, list[Any]] = {"text": texts}
     if "label" in roles:
-        cells["label"] = [name for name, _ in paths]
-    return Cells(str(path), cells, roles, PathList(str(file) for _, file in paths))
+        cells["label"] = [label for label, _ in read]
+    return Cells(str(path), cells, roles, PathList(file for _, file in read))
 
 
 def _entries(folder: Path) -> list[Path]:

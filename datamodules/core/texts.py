@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .files import PathList
 from .splits import fingerprint
-from .text_files import Cells, Column, Places, read_cells
+from .text_files import BadText, Cells, Column, Places, read_cells
 from .tokens import FlatRows
 
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
@@ -71,6 +71,7 @@ def read_texts(
     header: bool | None = None,
     label_pattern: str | None = None,
     extra: Sequence[str] = (),
+    bad: dict[str, BadText] | None = None,
 ) -> TextTable:
     """Read a file of texts or a folder of text files; every row is kept.
 
@@ -91,6 +92,7 @@ def read_texts(
         label_pattern: Regular expression; its first group, else all that it matches at the start
             of the label, is the label.
         extra: Other columns to keep as they are written.
+        bad: Takes the files of a folder that cannot be read, by path; None: they are an error.
 
     Returns:
         :class:`TextTable`.
@@ -108,6 +110,7 @@ def read_texts(
         quote=quote,
         encoding=encoding,
         header=header,
+        bad=bad,
     )
     if not len(cells.lines):
         raise ValueError(f"{cells.source!r} holds no rows; pass a file with texts")

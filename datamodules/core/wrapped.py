@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 from .cached_pictures import loaded
 from .found_labels import TARGET_KEYS
 from .ram_cache import RamCache
+from .skipped import ReadError, reading
 from .transforms import to_row
 
 
@@ -27,6 +28,7 @@ class Parts:
         transform: Applied to the input.
         encode: Applied to the target, such as a class map; None: as it is.
         with_target: Whether the target is wanted.
+        skip: Whether what cannot be loaded is to be left out.
     """
 
     def __init__(
@@ -38,7 +40,9 @@ class Parts:
         transform: Callable[[Any], Any] | None = None,
         encode: Callable[[Any], Any] | None = None,
         with_target: bool = True,
+        skip: bool = False,
     ) -> None:
+        self.skip = skip
         self.input_key, self.target_key = input_key, target_key
         self.load, self.transform, self.encode = load, transform, encode
         self.with_target = with_target
@@ -142,8 +146,27 @@ class WrappedDataset(Dataset[Any]):
         if self.cache is not None:
             cache, part = self.cache
             kept = partial(loaded, cache=cache, part=part, number=row)
-        sample = self.parts(self.dataset[row], kept)
+        if self.parts.skip:
+            name = partial(self.describe, index)
+            with reading(name):
+                sample = self.dataset[row]
+            sample = self.parts(sample, partial(_read, kept=kept, name=name))
+        else:
+            sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
+
+    def blank(self) -> Any:
+        """A sample that can be read, for the shape of a batch without samples.
+
+        Raises:
+            ReadError: If there is none.
+        """
+        for index in range(len(self)):
+            try:
+                return self[index]
+            except ReadError as error:
+                last = error
+        raise last
 
     def describe(self, index: int) -> str:
         """The row of the user's dataset, and the path where a sample is one."""
@@ -154,3 +177,14 @@ class WrappedDataset(Dataset[Any]):
             if isinstance(first, str):
                 return f"row {row}, {first}"
         return f"row {row}"
+
+
+def _read(
+    load: Callable[[Any], Any],
+    item: Any,
+    *,
+    kept: Callable[..., Any] | None,
+    name: Callable[[], str],
+) -> Any:
+    with reading(name):
+        return load(item) if kept is None else kept(load, item)

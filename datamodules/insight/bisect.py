@@ -1,4 +1,4 @@
-"""Add one setting back at a time to the most conservative ones, and name the first that breaks."""
+"""Add one setting back at a time to the most conservative, and name the first that breaks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import copy
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-import torch
+from torch.utils.data import IterableDataset
 
 from ..core.base import DataModule
 from ..core.keyed import KeyedDataset
+from ..core.loader import PROCESS_OPTIONS
+from ..core.seeding import kept_random_state
+from .replayed import Digests, alarm, difference, run_over
 from .safe import SAMPLES, make_safe
-from .trials import end_workers
 
 STALL_SECONDS = 60.0
+# settings that must not change a single bit of a batch
+WITHOUT_EFFECT = ("1 worker", "worker_type", "num_workers", "the workers' options", "pin_memory")
 
 
 @dataclass
@@ -24,8 +29,9 @@ class Step:
 
     Attributes:
         name: The setting that was added back.
-        status: ``"fine"``, ``"fails"``, or ``"not set"`` where the user has not set it.
-        detail: The error in one line, or what the batches are.
+        status: ``"fine"``, ``"fails"``, ``"changes"`` the batches where it should not, or
+            ``"not set"`` where the user has not set it.
+        detail: The error or the change in one line, or what the batches are.
         traceback: The error in full, a worker's own included.
     """
 
@@ -49,14 +55,18 @@ class Bisection:
 
     @property
     def culprit(self) -> Step | None:
-        """The first step that fails, or None."""
-        return next((step for step in self.steps if step.status == "fails"), None)
+        """The first step that fails or changes the batches, or None."""
+        return next((step for step in self.steps if step.status in ("fails", "changes")), None)
 
 
 def bisect(
     dm: DataModule, *, limit: int = SAMPLES, timeout_seconds: float = STALL_SECONDS
 ) -> Bisection:
     """Run the train loader with everything off, then with one setting after the other back on.
+
+    Each is run twice: the same settings give the same batches, and so do any number and kind of
+    workers. A setting that changes them draws from a generator that no seed reaches, or depends on
+    the process it runs in.
 
     Off means: one sample a batch, no workers, no pinning, fixed order, evaluation's transform, no
     MixUp, no loader options of the user's. The datamodule is not changed.
@@ -76,20 +86,29 @@ def bisect(
     safe.__dict__["_hparams"] = type(dm.hparams)(dm.hparams)  # else both would share them
     safe._datasets = dict(dm._datasets)
     make_safe(safe, batch_size=1)
+    expected = Digests()
     for name, wanted, add in _settings(dm, safe, timeout_seconds):
         if not wanted:
             steps.append(Step(name, "not set"))
             continue
         try:
             add()
-            detail = run_over(safe, limit)
+            detail, made = run_over(safe, limit, timeout_seconds=timeout_seconds)
+            by_workers = name.startswith(WITHOUT_EFFECT)
+            if not by_workers:  # workers are held against what this process made
+                expected = made
+                _, made = run_over(safe, limit, timeout_seconds=timeout_seconds)
         except Exception as error:
             steps.append(_failed(name, error))
             break
+        if (changed := difference(expected, made)) is not None:
+            against = "without workers" if by_workers else "when run a second time"
+            steps.append(Step(name, "changes", f"{changed} differ from those {against}"))
+            break
         steps.append(Step(name, "fine", detail))
     found = Bisection(steps, [])
-    if found.culprit is not None:
-        found.samples = failing_samples(safe, limit)
+    if found.culprit is not None and found.culprit.status == "fails":
+        found.samples = failing_samples(safe, limit, timeout_seconds=timeout_seconds)
     return found
 
 
@@ -101,6 +120,8 @@ def _settings(
 
     def augment() -> None:
         safe.__dict__.pop("dataset", None)
+        if callable(safe.__dict__.get("_parts")):
+            del safe.__dict__["_parts"]
         safe._datasets.pop("train", None)
 
     def options(**more: Any) -> Callable[[], None]:
@@ -134,51 +155,57 @@ def _settings(
     yield f"sampler={given['sampler']}", given["sampler"] != "sequential", sampler
     yield "MixUp or CutMix", dm.mix() is not None, lambda: safe.__dict__.pop("mix", None)
     yield "other loader options", bool(plain), options(**plain)
+    hparams["worker_type"] = "process"
+    threads = parallel and (given["worker_type"] == "thread" or _chooses_threads(dm))
     yield "1 worker", parallel, workers(1)
+    yield "worker_type=thread", threads, lambda: hparams.update(worker_type="thread")
     said = "auto" if count is None else count
     yield f"num_workers={said}", parallel and count != 1, workers(count)
     yield "the workers' options", parallel and bool(late), options(**late)
     yield "pin_memory", pin, options(pin_memory=pin)
 
 
-def run_over(dm: DataModule, limit: int) -> str:
-    """Take batches until ``limit`` samples were asked for; says what the first one is."""
-    loader = dm._loader("train")
-    said, asked = "", 0
-    try:
-        for batch in loader:
-            said = said or shape_text(batch)
-            asked += int(dm.hparams["batch_size"])
-            del batch
-            if asked >= limit:
-                break
-    finally:
-        end_workers(loader)
-    return said
+def _chooses_threads(dm: DataModule) -> bool:
+    """Whether ``worker_type="auto"`` means threads."""
+    data = dm.train_dataset
+    known = hasattr(data, "drawn_elsewhere") and data.drawn_elsewhere() is None
+    asked = any(dm.loader_options.get(name) for name in PROCESS_OPTIONS)
+    return dm._worker_type() == "auto" and known and not asked
 
 
-def failing_samples(dm: DataModule, limit: int, *, most: int = 5) -> list[str]:
-    """Name the train samples that cannot be made, or do not join, by halving.
+def failing_samples(
+    dm: DataModule, limit: int, *, most: int = 5, timeout_seconds: float = STALL_SECONDS
+) -> list[str]:
+    """Name the train samples that cannot be made, or do not join, by halving; of a stream in turn.
 
     Args:
         dm: With the settings that fail.
         limit: Of the first samples.
-        most: Names no more than these.
+        most: Names no more than these, and one that hangs.
+        timeout_seconds: When a sample hangs.
     """
     data = dm.train_dataset
+    if isinstance(data, IterableDataset):
+        return [*islice(_failing_in_turn(dm, data, limit), most)]
     collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
     keyed = KeyedDataset(data, collate_fn=None if hasattr(data, "get_batch") else collate)
     found: list[str] = []
+    hangs = False
 
     def search(rows: list[int]) -> None:
-        if len(found) >= most or not rows:
+        nonlocal hangs
+        if hangs or len(found) >= most or not rows:
             return
         try:
-            keyed.__getitems__(rows)
+            with alarm(timeout_seconds):
+                keyed.__getitems__(rows)
         except Exception as error:
-            half = len(rows) // 2
-            before = len(found)
-            if half:
+            half, before = len(rows) // 2, len(found)
+            if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
+                for row in rows if half else ():  # in turn, so that it is waited for only once
+                    search([row])
+                hangs = True
+            elif half:
                 search(rows[:half])
                 search(rows[half:])
             if len(found) == before:  # alone each half is fine: they do not join
@@ -188,20 +215,18 @@ def failing_samples(dm: DataModule, limit: int, *, most: int = 5) -> list[str]:
     return found
 
 
-def shape_text(batch: Any) -> str:
-    """Shapes and dtypes of a batch in one line.
-
-    Example:
-        >>> shape_text((torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)))
-        '(2, 3) float32, (2,) int64'
-    """
-    if isinstance(batch, torch.Tensor):
-        return f"{tuple(batch.shape)} {str(batch.dtype).removeprefix('torch.')}"
-    if isinstance(batch, dict):
-        return ", ".join(f"{name} {shape_text(value)}" for name, value in batch.items())
-    if isinstance(batch, list | tuple):
-        return ", ".join(map(shape_text, batch[:4]))
-    return type(batch).__name__
+def _failing_in_turn(dm: Any, data: IterableDataset[Any], limit: int) -> Iterator[str]:
+    transform, place = dm._parts("train"), 0
+    with kept_random_state():
+        try:
+            for sample in islice(data, limit):
+                try:
+                    transform(sample)
+                except Exception as error:
+                    yield f"sample {place} of the stream: {type(error).__name__}: {error}"
+                place += 1
+        except Exception as error:  # the stream itself ends here
+            yield f"sample {place} of the stream: {type(error).__name__}: {error}"
 
 
 def _failed(name: str, error: Exception) -> Step:

@@ -15,9 +15,11 @@ from datamodules.core.finish import Finish
 from datamodules.core.rows import PackedRows, RowDataset
 from datamodules.core.tokens import FlatRows, TextDataset
 
-from . import held_peers, stock
+from . import epochs, held_peers, stock
 from .rounds import Variant, compare, consume, peer
 from .tables import Result
+
+VOCABULARY = 30_000
 
 
 class Held(DataModule):
@@ -112,14 +114,18 @@ def tabular(options: argparse.Namespace) -> Result:
     ]
     limit = Variant("limit: gather alone", lambda: _gather([numeric, codes, target], size))
     rows = compare("tabular", variants, rounds=options.rounds, limit=limit)
+    rows += epochs.table_rows(data, options)
     order = Held(data.held, batch_size=size, num_workers=0, sampler="sequential")
     batch = next(iter(order.train_dataloader()))
     same = torch.equal(batch.inputs.numeric, numeric[:size]) and torch.equal(
         batch.inputs.categorical, codes[:size]
     )
     title = f"tabular: {n:,} rows of 30 numbers and 8 codes, batch {size}, no workers"
-    note = f"the values of a batch are {'the same' if same else 'NOT the same'}"
-    return Result(title, rows, bars="samples_per_cpu_second", notes=[note])
+    notes = [
+        f"the values of a batch are {'the same' if same else 'NOT the same'}",
+        "tabular epoch: a Lightning epoch of a small MLP, beside one that loads nothing",
+    ]
+    return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
 
 
 def _fast(columns: list[Tensor], size: int) -> Iterator[tuple[Tensor, ...]]:
@@ -140,7 +146,7 @@ def text(options: argparse.Namespace) -> Result:
     n, size = options.samples, options.batch_size
     draws = np.random.default_rng(0)
     lengths = np.clip(np.exp(draws.normal(4, 0.8, n)), 4, 512).astype(np.int64)
-    flat = draws.integers(2, 30_000, int(lengths.sum())).astype(np.uint16)
+    flat = draws.integers(2, VOCABULARY, int(lengths.sum())).astype(np.uint16)
     ids = [part.tolist() for part in np.split(flat, np.cumsum(lengths)[:-1])]
     labels = draws.integers(0, 2, n)
     held = TextDataset(
@@ -170,6 +176,7 @@ def text(options: argparse.Namespace) -> Result:
     ]
     limit = Variant("limit: memcpy", lambda: _widened(flat, n))
     rows = compare("text", variants, rounds=options.rounds, limit=limit)
+    rows += _text_epochs(held, options)
     order = Held(held, batch_size=size, num_workers=0, sampler="sequential")
     batch = next(iter(order.train_dataloader()))
     expected = stock.pad_batch([tokens[i] for i in range(size)])
@@ -178,8 +185,24 @@ def text(options: argparse.Namespace) -> Result:
     notes = [
         f"the tokens of a batch are {'the same' if same else 'NOT the same'}",
         "stock is Hugging Face's DataCollatorWithPadding",
+        "text epoch: a Lightning epoch of a small encoder; its samples are real tokens",
     ]
     return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
+
+
+def _text_epochs(held: TextDataset, options: argparse.Namespace) -> list[dict[str, Any]]:
+    some = TextDataset(
+        held.tokens,
+        held.rows.numpy()[: options.epoch_samples],
+        held.targets[: options.epoch_samples] if held.targets is not None else None,
+        pad_id=0,
+        padding_side="right",
+        describe=str,
+    )
+    shuffled = Held(some, batch_size=options.batch_size, num_workers=0, seed=0)
+    budget = LengthBuckets(max_tokens=2048)
+    buckets = Held(some, batch_size=options.batch_size, num_workers=0, seed=0, sampler=budget)
+    return epochs.text_rows(shuffled, buckets, VOCABULARY, options)
 
 
 def _widened(tokens: np.ndarray[Any, Any], texts: int) -> int:
