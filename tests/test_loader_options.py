@@ -130,6 +130,7 @@ def test_a_place_lies_inside_with_batches_on_either_side(batches, steps, inside)
 
 def test_the_place_is_plain_and_holds_what_decides_the_batches():
     loader, other = made(ranks=2), made(ranks=2)
+    assert loader.state_dict()["batches"] == 0
     loader.sampler.set_epoch(3)
     iterator = iter(loader)
     next(iterator)
