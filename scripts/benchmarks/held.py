@@ -114,7 +114,9 @@ def tabular(options: argparse.Namespace) -> Result:
     ]
     limit = Variant("limit: gather alone", lambda: _gather([numeric, codes, target], size))
     rows = compare("tabular", variants, rounds=options.rounds, limit=limit)
-    rows += epochs.table_rows(data, options)
+    some = PackedRows(0, numeric=30, codes=8, target="class")
+    some.buffer = packed.buffer[: options.epoch_samples]
+    rows += epochs.table_rows(Held(RowDataset(some), batch_size=size, num_workers=0), options)
     order = Held(data.held, batch_size=size, num_workers=0, sampler="sequential")
     batch = next(iter(order.train_dataloader()))
     same = torch.equal(batch.inputs.numeric, numeric[:size]) and torch.equal(
