@@ -10,7 +10,7 @@ from script_runs import write_pictures
 from torchvision.transforms import v2
 
 from datamodules import DatasetDataModule, ImageFolderDataModule
-from datamodules.core import base
+from datamodules.core import loading
 from datamodules.core.auto_workers import BATCHES, LONGEST, SECONDS, AutoWorkers
 from datamodules.core.threads import Team, made_by_threads
 
@@ -132,8 +132,8 @@ def folder(tmp_path, **options):
 
 
 def test_batches_are_those_of_a_fixed_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "AutoWorkers", Restless)
-    monkeypatch.setattr(base, "default_workers", lambda ranks: 4)
+    monkeypatch.setattr(loading, "AutoWorkers", Restless)
+    monkeypatch.setattr(loading, "default_workers", lambda ranks: 4)
     epochs = []
     for workers in (0, "auto"):
         dm = folder(tmp_path, num_workers=workers)
@@ -148,12 +148,12 @@ def test_batches_are_those_of_a_fixed_number(tmp_path, monkeypatch):
 
 
 def test_the_number_stays_for_the_next_loader_and_is_said(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(base, "default_workers", lambda ranks: 4)
+    monkeypatch.setattr(loading, "default_workers", lambda ranks: 4)
     dm = folder(tmp_path, num_workers="auto")
     assert dm.workers == {}
     dm.train_dataloader()
     dm._auto["train"].workers = 3
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="lightning.pytorch"):
         for _ in range(2):
             list(dm.train_dataloader())
     assert dm.workers == {"train": 3}
@@ -167,7 +167,7 @@ def grey(picture):
 def test_where_threads_cannot_serve_processes_do_and_the_reason_is_said(tmp_path, caplog):
     dm = folder(tmp_path, num_workers="auto")
     dm.eval_transform = v2.Compose([v2.Resize(8), grey])
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="lightning.pytorch"):
         loader = dm.val_dataloader()
     assert loader.num_workers == loader.workers >= 1
     assert dm.workers == {}
