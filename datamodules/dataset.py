@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from .core.base import DataModule, Split
 from .core.classes import given_classes
 from .core.collate import collate, list_pairs, pad_pairs
+from .core.dataset_facts import fit_classes, fit_inputs
 from .core.decode import decode_image
-from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.finish import Finish
 from .core.found_labels import as_array, column_of, find_classes, find_labels
 from .core.loader import make_stream_loader
 from .core.ram_cache import RamCache, check_cache
@@ -186,9 +187,13 @@ class DatasetDataModule(DataModule):
         train, found = self._given["train"], self._found.get("train")
         kept = self._classes or find_classes(train, self.hparams["target_key"])
         if self.task != "regression" and (found is not None or kept is not None):
-            fitted |= self._fit_classes(found, kept)
+            fitted |= fit_classes(
+                found, kept, self._rows.get("train"), several=self.task == "multilabel"
+            )
         if not isinstance(train, IterableDataset) and len(self._rows["train"]):
-            fitted |= self._fit_inputs(self._first_input(train))
+            fitted |= fit_inputs(
+                self._first_input(train), self.hparams["mean"], self.hparams["std"]
+            )
         return fitted
 
     def _first_input(self, train: Any) -> Any:
@@ -205,69 +210,6 @@ class DatasetDataModule(DataModule):
             raise ValueError(
                 f"the first train sample ({first.describe(0)}) cannot be made: {problem}"
             ) from error
-
-    def _fit_inputs(self, item: Any) -> dict[str, Any]:
-        """What sizes a net, and the statistics that a uint8 picture is normalised by."""
-        if not isinstance(item, Tensor):
-            return {}
-        if item.ndim == 1:
-            return {"input_sizes": {"num_numeric": len(item), "cardinalities": []}}
-        if item.ndim != 3:
-            return {}
-        fitted: dict[str, Any] = {"input_sizes": {"input_shape": list(item.shape)}}
-        if item.dtype == torch.uint8:
-            for name, default in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
-                grey = [sum(default) / 3]
-                values = self.hparams[name] or (grey if len(item) == 1 else list(default))
-                if len(values) != len(item):
-                    raise ValueError(
-                        f"a picture has {len(item)} channels, {name} has {len(values)} values; "
-                        f"convert it to RGB in load= or a transform, or pass mean= and std="
-                    )
-                fitted[name] = values
-        return fitted
-
-    def _fit_classes(self, found: Any, kept: list[str] | None) -> dict[str, Any]:
-        rows = self._rows.get("train")
-        if self.task == "multilabel":
-            if found is None:
-                return {"classes": kept}
-            if found.ndim != 2 or not np.isin(found, (0, 1)).all():
-                raise ValueError(
-                    "with task='multilabel' each sample has one row of 0 and 1, a column for each "
-                    f"class; found labels of shape {found.shape}, such as {found.flat[0]!r}"
-                )
-            names = kept or [str(k) for k in range(found.shape[1])]
-            if len(names) != found.shape[1]:
-                raise ValueError(f"{len(names)} classes, labels have {found.shape[1]} columns")
-            counts = found[rows].sum(0)
-            return {"classes": names, "class_counts": [int(c) for c in counts]}
-        if found is None:
-            return {"classes": kept}
-        if found.ndim != 1:
-            raise ValueError(
-                f"labels have shape {found.shape}, one class a sample is needed; pass "
-                'task="multilabel" for several'
-            )
-        if np.issubdtype(found.dtype, np.floating) and not np.all(found == found.round()):
-            raise ValueError(
-                f"labels such as {found[found != found.round()][0]} are no classes; pass "
-                'task="regression", or whole numbers or names'
-            )
-        values = found.astype(np.int64) if np.issubdtype(found.dtype, np.floating) else found
-        there = [value.item() for value in np.unique(values[rows])]
-        names = kept or [str(value) for value in there]
-        known: list[Any] = there if kept is None else list(kept)
-        if kept is not None and np.issubdtype(values.dtype, np.integer):
-            known = list(range(len(kept)))  # labels are indices into the class list
-        strange = [value for value in np.unique(values).tolist() if value not in set(known)]
-        if strange:
-            raise ValueError(
-                f"label {strange[0]!r} is not among the classes of train ({names[:10]}); add it to "
-                "train or give classes="
-            )
-        counts = [int(np.sum(values[rows] == label)) for label in known]
-        return {"classes": names, "class_counts": counts, "known": known}
 
     def dataset(self, split: Split) -> Any:
         """Samples of one split; an iterable dataset as it is."""

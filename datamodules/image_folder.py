@@ -13,6 +13,7 @@ import torch
 
 from .core.base import SPLITS, DataModule, Split
 from .core.cached_pictures import CachedPictures, warn_of_room
+from .core.channels import channel_statistics, finish_of
 from .core.classes import ClassMap, given_classes
 from .core.draft_pictures import DraftPictures
 from .core.files import (
@@ -24,7 +25,7 @@ from .core.files import (
     seen_from,
     split_folders,
 )
-from .core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from .core.finish import Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
 from .core.packed_pictures import PackedPictures
@@ -74,6 +75,8 @@ class ImageFolderDataModule(DataModule):
         mode: ``"RGB"`` or ``"L"``.
         mean: One value a channel, scale 0..1; None: ImageNet's.
         std: As ``mean``.
+        normalize: ``"train"`` learns mean and std from the train pictures, as evaluation sees them
+            (4,096 of them where there are more), and keeps them in the checkpoint.
         pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
             a slice pack the same pixels. Refused where a file is not in it or changed since.
         cache: ``"ram"`` keeps each decoded picture of train, val and test from its first use on,
@@ -120,6 +123,7 @@ class ImageFolderDataModule(DataModule):
         mode: Literal["RGB", "L"] = "RGB",
         mean: list[float] | None = None,
         std: list[float] | None = None,
+        normalize: Literal["train"] | None = None,
         flip: bool = True,
         pack: str | Path | None = None,
         cache: Literal["ram"] | None = None,
@@ -158,20 +162,7 @@ class ImageFolderDataModule(DataModule):
         self._predict_path = predict_path
         self.several = several_labels(table, label_column, label_separator)
         self.task = "multilabel" if self.several else "multiclass"
-        channels = 3 if mode == "RGB" else 1
-        grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
-        default = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else grey
-        self.finish: Finish = Finish(
-            default[0] if mean is None else mean, default[1] if std is None else std
-        )
-        if len(self.finish.mean) != channels:
-            raise ValueError(
-                f"mode={mode!r} has {channels} channels, got {len(self.finish.mean)} values of mean"
-            )
-        if max(self.finish.mean) > 1:
-            raise ValueError(
-                f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255"
-            )
+        self.finish: Finish = finish_of(mode, mean, std, normalize)
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._paths: dict[str, PathList] = {}
@@ -330,11 +321,30 @@ class ImageFolderDataModule(DataModule):
         classes, counts = self._map.fit(self._given)
         for split in sorted(self._paths, key=SPLITS.index):
             self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
-        return {
+        fitted: dict[str, Any] = {
             "classes": classes,
             "class_counts": counts,
             "input_sizes": {"input_shape": [len(self.finish.mean), size, size]},
         }
+        if self.hparams["normalize"] == "train":
+            skip = self.hparams["on_error"] == "skip"
+            pictures = self._pictures("train", np.arange(len(self._paths["train"])))
+            data = PictureDataset(pictures, None, self.eval_transform, mode=self.hparams["mode"])
+            fitted["mean"], fitted["std"] = channel_statistics(data, skip=skip)
+        return fitted
+
+    def _ensure_read(self, stage: str | None) -> None:
+        super()._ensure_read(stage)
+        self._set_finish()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what was fitted; see the base."""
+        super().load_state_dict(state_dict)
+        self._set_finish()
+
+    def _set_finish(self) -> None:
+        if "mean" in self.fitted:
+            self.finish = Finish(self.fitted["mean"], self.fitted["std"])
 
     def dataset(self, split: Split) -> PictureDataset | None:
         """Pictures of one split under the class map of train."""
@@ -348,15 +358,17 @@ class ImageFolderDataModule(DataModule):
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
+        sources = self._cached(self._pictures(split, rows), split, rows)
+        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
+
+    def _pictures(self, split: Split, rows: np.ndarray[Any, Any]) -> Any:
+        """Where the pictures of some rows of a split come from: files or a pack."""
         paths = self._paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
-        sources: Any = paths
         if self._pack is not None:
-            sources = PackedPictures(self._pack, self._pack_rows[split][rows], paths)
-        sources = self._drafted(sources)
-        sources = self._cached(sources, split, rows)
-        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
+            return PackedPictures(self._pack, self._pack_rows[split][rows], paths)
+        return self._drafted(paths)
 
     def _drafted(self, sources: Any) -> Any:
         if not self.hparams["draft"] or not isinstance(sources, PathList):

@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from datamodules import DataModule
+from datamodules.core.disk_writes import named_writes
 from names import UsageError, closest
 
 # The first of these that the model logs decides which checkpoint is best.
@@ -104,7 +105,26 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     return found
 
 
-class BestCheckpoint(ModelCheckpoint):
+class WholeCheckpoint(ModelCheckpoint):
+    """Writes beside the checkpoint that is there, and takes its place when whole.
+
+    Lightning 2.6 copies over it from another file system (fsspec's transaction): on a full disk a
+    cut file was left where a good checkpoint had been.
+    """
+
+    def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
+        path = Path(filepath)
+        half = path.with_name(f".{path.name}.half")
+        with named_writes(half, remove=True):
+            super()._save_checkpoint(trainer, str(half))
+            if trainer.is_global_zero:
+                if half.is_dir():  # of a strategy that saves in parts
+                    shutil.rmtree(path, ignore_errors=True)
+                half.replace(path)
+        self._last_checkpoint_saved = filepath
+
+
+class BestCheckpoint(WholeCheckpoint):
     """Keeps ``best.ckpt`` by the metric that the model turns out to log.
 
     Without validation nothing is kept here: the last checkpoint is all there is.
@@ -150,7 +170,7 @@ class BestCheckpoint(ModelCheckpoint):
             super().load_state_dict({**state_dict, "dirpath": self.dirpath})
 
 
-class LastCheckpoint(ModelCheckpoint):
+class LastCheckpoint(WholeCheckpoint):
     """Keeps ``last.ckpt``, from which a run is resumed."""
 
     def __init__(self, folder: Path) -> None:

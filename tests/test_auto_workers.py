@@ -154,9 +154,10 @@ def test_the_number_stays_for_the_next_loader_and_is_said(tmp_path, monkeypatch,
     dm.train_dataloader()
     dm._auto["train"].workers = 3
     with caplog.at_level("INFO"):
-        list(dm.train_dataloader())
+        for _ in range(2):
+            list(dm.train_dataloader())
     assert dm.workers == {"train": 3}
-    assert 'num_workers="auto": 3 of 4 threads' in caplog.text
+    assert caplog.text.count('num_workers="auto": 3 of 4 threads load train') == 1
 
 
 def grey(picture):

@@ -67,6 +67,19 @@ def test_a_users_own_datamodule_passes_the_contract():
     check_datamodule(Own, contexts=("fork", "forkserver", "spawn"))
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["items", "batches"])
+@pytest.mark.parametrize("draws", [None, True, False, 0])
+def test_only_a_dataset_of_batches_may_do_without_seeds(whole, draws, monkeypatch):
+    if draws is not None:
+        monkeypatch.setattr(Numbered, "draws", draws, raising=False)
+    if whole:
+        monkeypatch.setattr(Numbered, "get_batch", lambda *_: None, raising=False)
+    dm = Own(num_workers=0)
+    keys = next(iter(dm.train_dataloader().batch_sampler))
+    assert (keys.seeds is None) == (whole and draws is False)
+    assert len(keys.indices)
+
+
 def seen(world, rows, size, eval_size, workers=0):
     """What each rank saw: ``[{split: [(epoch, rows), ...]}, ...]``."""
     output = run_program(PROGRAM, *map(str, (world, rows, size, eval_size, workers)), timeout=150)

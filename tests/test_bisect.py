@@ -244,3 +244,15 @@ def test_the_script_ends_with_1_and_names_the_file(tmp_path, capfd):
     out, err = capfd.readouterr()
     assert "grey" in out
     assert "everything off, batches of 1 breaks the data" in err
+
+
+def test_threads_that_serve_by_themselves_are_tried(tmp_path):
+    write_pictures(tmp_path / "pictures", each=6)
+    options = {"image_size": 8, "mode": "L", "batch_size": 4, "num_workers": 1, "val_split": 0}
+    for kind, tried in (("auto", True), ("process", False)):
+        dm = ImageFolderDataModule(tmp_path / "pictures", worker_type=kind, **options)
+        found = bisect(dm, limit=8)
+        assert found.culprit is None
+        assert tried == any(
+            step.name == "worker_type=thread" and step.status == "fine" for step in found.steps
+        )

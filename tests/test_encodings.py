@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
-from datamodules.core.encodings import read_text
+from datamodules.core.encodings import give_back, read_text
 
 TEXT = "prénom,ville\nZoé,Besançon\nJérôme,Nîmes\n"
 
@@ -101,3 +104,19 @@ def test_what_is_no_text_is_refused(tmp_path, content, said):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(ValueError, match=said):
         read_text(tmp_path / "t.csv")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_pages_that_were_given_back_are_read_anew(tmp_path):
+    def mapped_kib():
+        status = Path("/proc/self/status").read_text()
+        return int(re.findall(r"RssFile:\s+(\d+)", status)[0])
+
+    content = b"a,b\n" + b"1,2\n" * (1 << 23)
+    (tmp_path / "t.csv").write_bytes(content)
+    text = read_text(tmp_path / "t.csv")
+    before = mapped_kib()
+    give_back(text)
+    assert before - mapped_kib() > 16 * 1024
+    assert text.data[:] == content
+    give_back(text._replace(data=content))  # bytes have no pages of their own

@@ -127,7 +127,7 @@ def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
             if line.startswith("epoch 2/"):
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
                 break
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=150)
         assert process.returncode == 130, output
         assert "Traceback" not in output
         assert not members(process.pid)
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
 
 
 GROWTH = """
-import json, os, sys, threading, warnings
+import gc, json, os, sys, time, warnings
 from pathlib import Path
 import lightning as L, torch
 from datamodules import ImageFolderDataModule
@@ -163,12 +163,23 @@ def counts():
             "threads": len(os.listdir("/proc/self/task")), "shared": len(shared),
             "mib": (memory(me) + sum(map(memory, pids))) / 1024}
 
+def settled(before):
+    # workers and the threads of their queues end when they get to it
+    gc.collect()
+    time.sleep(1)
+    end = time.monotonic() + 30
+    while (found := counts()) and before and time.monotonic() < end:
+        if all(found[name] <= before[name] for name in found if name != "mib"):
+            break
+        time.sleep(0.2)
+    return found
+
 class Counts(L.Callback):
     def __init__(self):
         self.seen = {}
     def on_train_epoch_end(self, trainer, module):
         if trainer.current_epoch in (4, 19):
-            self.seen[trainer.current_epoch + 1] = counts()
+            self.seen[trainer.current_epoch + 1] = settled(self.seen.get(5))
 
 class Net(L.LightningModule):
     def __init__(self):
@@ -196,7 +207,7 @@ for kind, stays in ways:
 
 @pytest.mark.timeout(280)
 def test_twenty_epochs_with_workers_leave_nothing_behind(tmp_path):
-    """Descriptors, threads, children, shared memory: equal after epochs 5 and 20; memory nearly."""
+    """Descriptors, threads, children, shared memory: no more after epoch 20 than after 5."""
     write_pictures(tmp_path / "pictures", each=6)
     output = run_program("-c", GROWTH, tmp_path / "pictures", timeout=270, OMP_NUM_THREADS="1")
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
@@ -204,5 +215,5 @@ def test_twenty_epochs_with_workers_leave_nothing_behind(tmp_path):
     for line in lines:
         kind, stays, early, late = json.loads(line[5:])
         assert late.pop("mib") < early.pop("mib") + 24, (kind, stays)
-        assert late == early, (kind, stays)
+        assert all(late[name] <= early[name] for name in late), (kind, stays, early, late)
         assert early["children"] >= 4 or (kind, stays) != ("process", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import torch
 from PIL import Image
 from processes import run_program
+from script_runs import run_folder
 from test_cifar10 import write_batches
 from torchvision.transforms import v2
 
@@ -198,6 +200,30 @@ def test_a_full_disk_is_an_error_with_the_path_and_leaves_no_half_file(tmp_path)
         assert filename in message, work
         assert place in filename, work
     assert left == ["x.pack.partial/plan.json"]  # the next call goes on with it
+
+
+@pytest.mark.parametrize("kind", ["BestCheckpoint", "LastCheckpoint"])
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path, kind):
+    callback = getattr(run_folder, kind)(tmp_path, *([None] * (kind == "BestCheckpoint")))
+    trainer = L.Trainer(accelerator="cpu", devices=1, logger=False, default_root_dir=tmp_path)
+    path = tmp_path / "last.ckpt"
+
+    def save(content, error=None):
+        def saved(filepath, *_):
+            Path(filepath).write_bytes(content)
+            if error is not None:
+                raise error
+
+        trainer.save_checkpoint = saved
+        callback._save_checkpoint(trainer, str(path))
+
+    save(b"first")
+    save(b"second")
+    with pytest.raises(OSError, match=r"No space.*free some space.*last\.ckpt\.half"):
+        save(b"thi", OSError(errno.ENOSPC, "No space left on device"))
+    assert path.read_bytes() == b"second"
+    assert list(tmp_path.iterdir()) == [path]
+    assert callback._last_checkpoint_saved == str(path)
 
 
 class Slow(SimpleHTTPRequestHandler):

@@ -87,7 +87,7 @@ def test_a_gif_that_a_stock_folder_reader_passes_over_is_named(root):
     (root / "train/ash/notes.txt").write_text("no picture")
     (root / "train/ash/.hidden.gif").write_bytes((root / "train/ash/lost.gif").read_bytes())
     (finding,) = found(inspect(Stock(root)), "skipped-files")
-    assert "1 pictures" in finding.sentence
+    assert "passed over 1 picture in" in finding.sentence
     assert "lost.gif (GIF)" in finding.sentence
     report = inspect(ours(root), verify=True)  # which reads it
     assert not found(report, "skipped-files")

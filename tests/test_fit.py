@@ -556,7 +556,7 @@ def test_ctrl_c_says_where_the_last_checkpoint_is(own):
         if line.startswith("epoch 3/"):
             os.killpg(process.pid, signal.SIGINT)
             break
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=150)
     assert process.returncode == 130
     assert "the last checkpoint is runs/points-1/checkpoints/last.ckpt; go on with: " in out
     assert "Traceback" not in out
@@ -565,7 +565,7 @@ def test_ctrl_c_says_where_the_last_checkpoint_is(own):
 
 def test_usage_is_exit_code_2_of_the_program_too():
     process = start("--epohcs", 3)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=150)
     assert (process.returncode, out) == (
         2,
         "error: unknown option --epohcs; did you mean --max_epochs?\n",

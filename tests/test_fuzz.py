@@ -48,7 +48,7 @@ def test_a_crash_and_foreign_exceptions_are_counted_with_their_seeds(tmp_path):
     program = tmp_path / "faulty.py"
     program.write_text(FAULTY.format(scripts=str(FUZZ.parent)))
     command = [sys.executable, program, "decode", "--count", "5", "--seed", "0"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert ran.returncode == 1
     assert "seed 1: the process ended with code -6" in ran.stdout
     assert "seed 2: KeyError: 1" in ran.stdout

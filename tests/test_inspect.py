@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torchvision import transforms as T
 
 from datamodules import (
@@ -92,7 +92,16 @@ class Mapped(TensorDataset):
         self.class_to_idx = class_to_idx
 
 
-def folders(tmp_path, change):
+class Stream(IterableDataset):
+    def __init__(self, n, start=0):
+        self.n, self.start = n, start
+
+    def __iter__(self):
+        for k in range(self.start, self.start + self.n):
+            yield torch.full((3,), float(k)), k % 2
+
+
+def folders(tmp_path, change, **options):
     """Class folders of train and val, 6 and 4 pictures each, with one fault."""
     draws = np.random.default_rng(0)
     for split, n in (("train", 6), ("val", 4)):
@@ -103,7 +112,7 @@ def folders(tmp_path, change):
                 pixels = draws.integers(0, 256, (12, 12, 3), np.uint8)
                 Image.fromarray(pixels).save(folder / f"{k}.png")
     change(tmp_path)
-    return ImageFolderDataModule(tmp_path, image_size=12, num_workers=0)
+    return ImageFolderDataModule(tmp_path, image_size=12, num_workers=0, **options)
 
 
 def table(tmp_path, cells, **options):
@@ -278,6 +287,8 @@ CLEAN = {
     "own pictures": lambda p: pictured(FIXED),
     "folders": lambda p: folders(p, lambda root: None),
     "brought": lambda p: DatasetDataModule(rows(60)),
+    "stream": lambda p: DatasetDataModule(train=Stream(60), val=Stream(20, 100), num_workers=0),
+    "cached": lambda p: folders(p, lambda root: None, cache="ram"),
     "texts": lambda p: TextDataModule(texts(p / "t.csv", words(60)), vocab_size=300),
     "digits": lambda p: samples.digits(),
     "wine": lambda p: samples.wine(),

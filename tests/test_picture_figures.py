@@ -10,6 +10,7 @@ from datamodules import ImageFolderDataModule
 from datamodules.insight.looked import Looked
 from datamodules.insight.picture_figures import (
     augmentation_grid,
+    batch_pictures,
     image_sizes,
     transform_scale,
     viewable,
@@ -72,8 +73,10 @@ def test_a_users_normalisation_is_undone(folder):
     assert torch.equal(scale[0], torch.tensor(HALF))
     shown = cells(augmentation_grid(dm, one, samples=1, draws=1))[1]
     index = int(np.unique(one.labels(), return_index=True)[1][0])
-    plain = T.Compose(steps.transforms[:2])(Image.open(one.describe(index)))
-    assert np.allclose(shown, plain.permute(1, 2, 0).numpy(), atol=1e-6)
+    own = (one.dataset[index][0] * 0.5 + 0.5).permute(1, 2, 0).numpy()
+    assert np.allclose(shown, own, atol=1e-5)
+    drawn = batch_pictures(dm, one, most=1).axes[0].images[0].get_array()
+    assert np.allclose(drawn, (one.inputs[0] * 0.5 + 0.5).permute(1, 2, 0).numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,20 @@ def test_a_batch_equals_slicing_and_flipping_one_by_one(padding, flip, channels)
 
 
 @pytest.mark.parametrize("padding", [0, 2])
+def test_pictures_may_lie_in_memory_in_any_order(padding):
+    data = pixels(5)
+    turned = data.to(memory_format=torch.channels_last)
+    assert not turned.is_contiguous()
+    batches = [
+        PixelDataset(p, torch.arange(5), padding=padding, flip=True).get_batch(
+            np.array([4, 0, 2]), seeds(3)
+        )
+        for p in (data, turned)
+    ]
+    assert torch.equal(batches[0].inputs, batches[1].inputs)
+
+
+@pytest.mark.parametrize("padding", [0, 2])
 def test_without_seeds_a_batch_is_the_pictures_themselves(padding):
     data = pixels()
     dataset = PixelDataset(data, torch.arange(4), padding=padding, flip=True)

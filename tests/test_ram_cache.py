@@ -47,7 +47,6 @@ def epochs(dm, splits=("train", "val")):
         yield [list(loader) for loader in loaders]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("way", WAYS)
 def test_pixels_are_those_without_and_each_file_is_read_once(tmp_path, way):
     splits = ["train"] if way in ("forkserver", "spawn") else ["train", "val"]

@@ -126,6 +126,9 @@ def test_safe_mode_sets_every_setting_and_says_how_to_go_back(tmp_path):
     assert torch.equal(first[0].inputs, dm.finish(rows))  # in order
     assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(first, second, strict=True))
     assert repr(dm.train_dataset.transform.transform) == repr(dm.val_dataset.transform.transform)
+    plain = folder_of(tmp_path / "p", batch_size=16, train_transform=dm.eval_transform)
+    expected = torch.stack([plain.train_dataset[i][0] for i in range(8)])
+    assert torch.equal(rows, expected)  # and evaluation's pixels, not only its name
 
 
 def test_safe_mode_takes_the_augmentation_of_a_users_dataset_away():

@@ -80,10 +80,10 @@ def test_enough_shared_memory_is_no_warning(monkeypatch, free, workers):
 @pytest.mark.timeout(100)
 def test_a_read_that_hangs_is_named_within_the_limit(monkeypatch):
     monkeypatch.setattr(torch_data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # of the shutdown
-    dm = module(Big(300.0), loader_options={"timeout": 5})
+    dm = module(Big(300.0), loader_options={"timeout": 8})
     batches = iter(dm.train_dataloader())
     assert len(next(batches).inputs) == 4
-    said = r"no train batch came within timeout=5 seconds; the workers were at sample 5 \(row 5\)"
+    said = r"no train batch came within timeout=8 seconds; the workers were at sample 5 \(row 5\)"
     with pytest.raises(RuntimeError, match=said) as caught:
         next(batches)
     assert "timed out" in str(caught.value.__cause__)

@@ -36,6 +36,7 @@ class AutoWorkers:
 
     Args:
         most: The most threads, at least 1: the cores that this process may use.
+        split: What they load, for messages.
 
     Attributes:
         workers: Threads that are wanted now.
@@ -53,10 +54,11 @@ class AutoWorkers:
         3
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, split: str = "train") -> None:
         if most < 1:
             raise ValueError(f"most must be at least 1 thread, got {most}")
-        self.most = most
+        self.most, self.split = most, split
+        self._said: int | None = None
         self.workers = (most + 1) // 2  # between too few at first and too many
         self._waited = self._worked = 0.0
         self._count = 0
@@ -71,6 +73,13 @@ class AutoWorkers:
     def settled(self) -> bool:
         """Whether a try failed lately, so that the number is held."""
         return self._hold > 0 and self._before is None
+
+    def news(self) -> str | None:
+        """How many threads load the split, if that was not said yet."""
+        if self.workers == self._said:
+            return None
+        self._said = self.workers
+        return f'num_workers="auto": {self.workers} of {self.most} threads load {self.split}'
 
     def observe(self, waited: float, worked: float) -> None:
         """Take note of one batch; may change ``workers``.

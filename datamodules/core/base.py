@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-import lightning as L
 import torch
-from lightning.pytorch.trainer.states import RunningStage, TrainerStatus
+from lightning.pytorch.trainer.states import RunningStage
 from torch.utils.data import DataLoader
 
-from .auto_workers import AutoWorkers
-from .buckets import pads_to_bound
-from .cores import default_workers
-from .draws import drawn_elsewhere
-from .finish import Finish
 from .folds import check_limit
-from .kinds import SAMPLINGS, facts_of, make_plan
-from .loader import Loader, check_loader_options, lies_inside, make_loader, make_plain_loader
-from .mix import Mix, mixed
-from .plans import GlobalBatches, Sampling
-from .ram_cache import RamCache
-from .samplers import ShardedBatchSampler
+from .kinds import SAMPLINGS
+from .loader import Loader, check_loader_options, lies_inside
+from .loading import Loading
+from .mix import mixed
+from .plans import Sampling
 from .seeding import check_seed
-from .settings import check_name, given_again, plain
-from .source import SPLITS, Source, Split
+from .settings import check_name, plain
+from .source import SPLITS, Split
 from .split_options import SplitOptions
 from .splits import check_shares
-from .steps import Exact, Plan, check_batch_size
+from .steps import Plan, check_batch_size
 from .stepwise import StepwiseGuard
 from .transform_print import check_transforms, print_transforms
 
@@ -58,7 +51,7 @@ RUNNING: dict[Any, Split] = {
 }
 
 
-class DataModule(Source, L.LightningDataModule):
+class DataModule(Loading):
     """Base of every source; a source says what its splits hold, the rest is here.
 
     A subclass gives :meth:`dataset` and, where it has files, :meth:`read`:
@@ -104,7 +97,8 @@ class DataModule(Source, L.LightningDataModule):
             first and cut by rank, so that the steps do not depend on the number of devices.
         uneven: When a plan's batches are no multiple of the ranks, ``"repeat"`` the first or
             ``"drop"`` the last, at most W - 1.
-        loader_options: Any other ``DataLoader`` argument, such as ``pin_memory`` or ``drop_last``.
+        loader_options: Any other ``DataLoader`` argument, such as ``pin_memory``, ``drop_last``, or
+            ``timeout``: seconds after which a worker process is given up and its file named.
         with_rows: Predict batches become ``RowBatch(inputs, rows)``.
     """
 
@@ -160,13 +154,9 @@ class DataModule(Source, L.LightningDataModule):
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self._split_options = split_options
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
-        self.finish: Callable[[Any], Any] | None = None
         self._train_loader: DataLoader[Any] | None = None
         self._place: Mapping[str, Any] | None = None
         self._printed: dict[str, str] = {}
-        self._guard = StepwiseGuard()
-        self._auto: dict[str, AutoWorkers] = {}
-        self._ram_cache: RamCache | None = None
 
     # --- Lightning's hooks -------------------------------------------------------------------
 
@@ -268,11 +258,6 @@ class DataModule(Source, L.LightningDataModule):
         for batch in hook():
             yield self.transfer_batch_to_device(batch, torch.device(device), 0)
 
-    @property
-    def workers(self) -> dict[str, int]:
-        """Worker threads that ``num_workers="auto"`` uses by now, by split; kept between fits."""
-        return {split: auto.workers for split, auto in self._auto.items()}
-
     def part_as(self, split_options: dict[str, Any]) -> None:
         """Add to ``split_options`` before the data are read, as one fit a fold needs it.
 
@@ -323,92 +308,6 @@ class DataModule(Source, L.LightningDataModule):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def mix(self) -> Mix | None:
-        """MixUp or CutMix of the train batches; a picture source says."""
-        return None
-
-    def finish_of(self, dataset: Any) -> Callable[[Any], Any] | None:
-        """Last step of a dataset's batches: what its transform left to be done, or the source's."""
-        own = getattr(dataset, "finish", None)
-        return own if isinstance(own, Finish) else self.finish
-
-    def plan(self, dataset: Any) -> Any:
-        """Plan of a training epoch over ``dataset``."""
-        if pads_to_bound(self.sampler) and getattr(dataset, "widths", None) is None:
-            raise ValueError(
-                f"{type(self).__name__} does not pad by token, so it cannot pad to a bound; leave "
-                'pad_to="bound" out'
-            )
-        facts = facts_of(
-            dataset,
-            batch_size=self.hparams["global_batch_size"] or self.hparams["batch_size"],
-            drop_last=bool(self.loader_options.get("drop_last", False)),
-            classes=self.task == "multiclass",
-        )
-        plan = make_plan(given_again(self.sampler, "sampler"), facts)
-        return GlobalBatches(plan) if self.hparams["global_batch_size"] else plan
-
-    def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
-        data, train = self._dataset(split), split == "train"
-        if data is not None and not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-            raise ValueError(
-                f"dataset({split!r}) gave {type(data).__name__}, a map-style dataset with a length "
-                "is needed; for an iterable one take DatasetDataModule"
-            )
-        if data is None or not len(data):
-            raise ValueError(f"{type(self).__name__} has no {split} samples; {self._remedy(split)}")
-        trainer = self.trainer if self._attached() else None
-        workers = self.hparams["num_workers"] if num_workers is None else num_workers
-        size = self.hparams["batch_size"]
-        if not train:
-            size = self.hparams["eval_batch_size"] or size
-        crossing = self._crossing(data)
-        if trainer is not None and split != "predict" and trainer.overfit_batches:  # type: ignore[attr-defined]
-            return make_plain_loader(
-                data,
-                batch_size=size,
-                finish=crossing["finish"],
-                skipped=self.skipped_files(split),
-                collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
-            )
-        sampler = ShardedBatchSampler(
-            self.plan(data) if train else Exact(len(data), size),
-            len(data),
-            seed=self.hparams["seed"],
-            uneven=self.hparams["uneven"] if train else "keep",
-            seeded=split != "predict",
-            draws=getattr(data, "draws", True),
-            **self._ranks(),
-        )
-        if train and not len(sampler):
-            raise ValueError(
-                f"drop_last leaves no batch of {len(data)} samples at batch_size={size} on "
-                f"{sampler.num_replicas} processes; lower batch_size or keep the last batch"
-            )
-        self._guard.release()
-        if trainer is not None and not train and not sampler.even:
-            self._guard.watch(trainer.lightning_module, len(data), sampler.num_replicas)
-        auto = self._find_workers(split) if workers == "auto" else None
-        loader = make_loader(
-            data,
-            sampler,
-            batch_size=size,
-            split=split,
-            mix=self.mix() if train else None,
-            skipped=self.skipped_files(split),
-            with_rows=split == "predict" and self.hparams["with_rows"],
-            collate_fn=self.default_collate(split),
-            num_workers=(auto if workers == "auto" else workers),
-            worker_type=self._worker_type(),
-            ranks=self._ranks_here(),
-            options=self.loader_options,
-            **crossing,
-            persistent=split in ("train", "val"),
-        )
-        if auto is not None and loader.threads is not auto:  # processes serve in their place
-            del self._auto[split]
-        return loader
-
     def _transforms(self) -> dict[str, Any]:
         """What makes train samples and batches besides the plan, by argument."""
         own = getattr(self, "_train_transform", None)
@@ -419,73 +318,14 @@ class DataModule(Source, L.LightningDataModule):
             **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
         }
 
-    def _worker_type(self) -> str:
-        """The kind of workers; one for all splits, where it is not chosen.
-
-        A process that is forked while threads work may inherit a lock that one of them held.
-        """
-        given: str = self.hparams["worker_type"]
-        if given != "auto" or self.hparams["num_workers"] == "auto":
-            return given
-        own = [getattr(self, f"_{part}_transform", None) for part in ("train", "eval")]
-        return "process" if any(drawn_elsewhere(step) for step in own) else given
-
-    def _remedy(self, split: Split) -> str:
-        if split == "predict":
-            return "pass predict_path="
-        if split == "train":
-            return "all samples went to val and test, or there are none"
-        return f"the source holds none and {split}_split cuts none out"
-
     def _prepare(self, split: Split) -> None:
         if split != "predict" or not self.fitted:  # a checkpoint holds what prediction needs
             self.prepare_data()
-
-    def _ranks(self) -> dict[str, int]:
-        """The Trainer's number of ranks and this rank; empty without one."""
-        if not self._attached():
-            return {}
-        assert self.trainer is not None
-        return dict(self.trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0})
-
-    def _make_ram_cache(self) -> RamCache | None:
-        """The one cache of all splits, where it was asked for."""
-        if self.hparams["cache"] is not None and self._ram_cache is None:
-            self._ram_cache = RamCache(self.hparams["cache_bytes"], ranks=self._ranks_here())
-        return self._ram_cache
-
-    def _ranks_here(self) -> int:
-        """Processes of the Trainer's run on this machine."""
-        trainer = self.trainer if self._attached() else None
-        return 1 if trainer is None else max(1, trainer.world_size // trainer.num_nodes)
-
-    def _find_workers(self, split: Split) -> AutoWorkers | None:
-        if hasattr(self._dataset(split), "get_batch"):
-            return None
-        most = default_workers(self._ranks_here())
-        if split not in self._auto or self._auto[split].most != most:
-            self._auto[split] = AutoWorkers(most)
-        return self._auto[split]
-
-    def _crossing(self, data: Any = None) -> dict[str, Any]:
-        """How batches get to the device: finished on the host, or pinned and finished there."""
-        trainer = self.trainer if self._attached() else None
-        crosses = trainer is not None and self._crosses(trainer)
-        pin = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        return {"finish": None if crosses else self.finish_of(data), "pin_memory": pin}
-
-    def _crosses(self, trainer: L.Trainer) -> bool:
-        """Whether pictures cross to a device as uint8 and are finished there."""
-        return bool(trainer.strategy.root_device.type != "cpu")
 
     def _running_split(self) -> Split:
         """The split that the Trainer runs now."""
         stage = None if self.trainer is None else self.trainer.state.stage
         return RUNNING.get(stage, "train")
-
-    def _attached(self) -> bool:
-        """Whether a Trainer runs this datamodule now; afterwards it stays known as ``trainer``."""
-        return self.trainer is not None and self.trainer.state.status == TrainerStatus.RUNNING
 
     def _compare_ranks(self) -> None:
         if not self._attached() or not self._is_read:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .encodings import Text, read_text
+from .encodings import Text, give_back, read_text
 from .records import Layout, count_regular, find_layout, parse_records
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _read_regular(
     records = count_regular(data, separator=layout.separator, width=len(names))
     if records is None or any("\n" in cell or "\r" in cell for cell in layout.header):
         return None
+    give_back(text)
     as_is = text.as_is and layout.start == 0
     source: Any = path if as_is else text.data[layout.start : text.end]
     floats = _float_columns(layout.sample, len(names)) if points else set()

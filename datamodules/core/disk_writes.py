@@ -36,7 +36,8 @@ def named_writes(path: Path, *, remove: bool = False) -> Iterator[None]:
             raise
         remedy = FULL.get(error.errno)
         said = error.strerror if remedy is None else f"{error.strerror} ({remedy})"
-        raise OSError(error.errno, said, error.filename or str(path)) from error
+        place = error.filename2 or error.filename or str(path)  # of a copy, where it goes
+        raise OSError(error.errno, said, place) from error
 
 
 def write_all(file: io.FileIO, content: bytes) -> None:

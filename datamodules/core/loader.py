@@ -72,7 +72,6 @@ class Loader(DataLoader[Any]):
     ) -> None:
         super().__init__(dataset, **kwargs)
         self.threads, self.ahead, self.watch = threads, ahead, watch
-        self._said: int | None = None
         self.finish, self.mix, self.skipped = finish, mix, skipped
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
@@ -125,9 +124,8 @@ class Loader(DataLoader[Any]):
             box.append(batch if self.finish is None else mixed(self.finish(batch)))
             del batch
             yield box.pop()  # the frame keeps no batch: what the consumer drops is free again
-        if isinstance(self.threads, AutoWorkers) and self.workers != self._said:
-            self._said = self.workers
-            rank_zero_info(f'num_workers="auto": {self._said} of {self.threads.most} threads')
+        if isinstance(self.threads, AutoWorkers) and (news := self.threads.news()):
+            rank_zero_info(news)
 
     def _fetched(self) -> Iterator[Any]:
         data, keys = self.dataset, self.batch_sampler

@@ -171,7 +171,8 @@ class PixelDataset(Dataset[Any]):
     ) -> None:
         self.targets, self.padding, self.flip = targets, padding, flip
         self.keys, self.part = keys, part
-        self.pixels = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
+        padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
+        self.pixels = padded.contiguous()  # windows are cut by their place in memory
         self.size = tuple(pixels.shape[2:])
         self.draws = bool(padding or flip)
 

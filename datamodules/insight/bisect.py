@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset
 
 from ..core.base import DataModule
 from ..core.keyed import KeyedDataset
+from ..core.loader import PROCESS_OPTIONS
 from ..core.seeding import kept_random_state
 from .replayed import Digests, alarm, difference, run_over
 from .safe import SAMPLES, make_safe
@@ -155,13 +156,21 @@ def _settings(
     yield "MixUp or CutMix", dm.mix() is not None, lambda: safe.__dict__.pop("mix", None)
     yield "other loader options", bool(plain), options(**plain)
     hparams["worker_type"] = "process"
-    threads = parallel and given["worker_type"] == "thread"
+    threads = parallel and (given["worker_type"] == "thread" or _chooses_threads(dm))
     yield "1 worker", parallel, workers(1)
     yield "worker_type=thread", threads, lambda: hparams.update(worker_type="thread")
     said = "auto" if count is None else count
     yield f"num_workers={said}", parallel and count != 1, workers(count)
     yield "the workers' options", parallel and bool(late), options(**late)
     yield "pin_memory", pin, options(pin_memory=pin)
+
+
+def _chooses_threads(dm: DataModule) -> bool:
+    """Whether ``worker_type="auto"`` means threads."""
+    data = dm.train_dataset
+    known = hasattr(data, "drawn_elsewhere") and data.drawn_elsewhere() is None
+    asked = any(dm.loader_options.get(name) for name in PROCESS_OPTIONS)
+    return dm._worker_type() == "auto" and known and not asked
 
 
 def failing_samples(

@@ -14,6 +14,7 @@ from PIL import Image
 from ..core.cores import usable_cores
 from ..core.decode import IMAGE_SUFFIXES, decode_pixels
 from ..core.files import CLUTTER
+from ..core.pillow_switches import quiet
 from .findings import Finding
 from .looked import Looked, digest, folder_of
 
@@ -74,7 +75,7 @@ def check_file(path: str) -> FileSeen:
         if not Path(path).stat().st_size:
             return FileSeen(f"{path} is empty, 0 bytes")
         pixels = decode_pixels(path, mode="RGB", name=path)
-        with Image.open(path) as image:
+        with quiet(), Image.open(path) as image:
             kind = image.format or ""
         grey = Image.fromarray(pixels).convert("L").resize((THUMB, THUMB), Image.Resampling.BOX)
     except Exception as error:
@@ -95,7 +96,7 @@ def file_findings(
         paths = one.paths()
         if not paths:
             continue
-        facts.append(f"{split}: all {len(paths):,} files were decoded")
+        facts.append(f"{split}: all {len(paths):,} files were read")
         errors = [files[path].error for path in paths if files[path].error]
         empty = [e for e in errors if e.endswith(", 0 bytes")]
         damaged = [e for e in errors if not e.endswith(", 0 bytes")]
@@ -104,13 +105,14 @@ def file_findings(
         odd = [f"{p} ({files[p].kind})" for p in paths if _misnamed(p, files[p].kind)]
         if odd:
             facts += [f"{split} misnamed: {said}" for said in odd]
-            said = f"{split}: {len(odd)} files are not what their ending says, such as {odd[0]}"
+            are = "file is not what its" if len(odd) == 1 else "files are not what their"
+            said = f"{split}: {len(odd)} {are} ending says, such as {odd[0]}"
             yield Finding("note", "misnamed", said, "rename them for other programs' sake")
         other = [p for p in paths if Path(p).suffix.lower() not in STOCK]
         if other and not folder_of(one.dataset):
             said = (
-                f"{split}: {len(other)} files, such as {other[0]}, are read here; torchvision's "
-                "ImageFolder passes them over"
+                f"{split}: {len(other)} of {len(paths):,} files, such as {other[0]}, are read here "
+                "and passed over by torchvision's ImageFolder"
             )
             facts += [f"{split} read here alone: {path}" for path in other]
             yield Finding("note", "stock-skips", said, "convert them if others are to read them")
@@ -119,7 +121,9 @@ def file_findings(
 def _each(code: str, split: str, errors: Sequence[str], facts: list[str]) -> Iterator[Finding]:
     facts += [f"{split} {code.partition('-')[0]}: {said}" for said in errors]
     for said in errors[:MOST_NAMED]:
-        yield Finding("error", code, f"{split}: {said}", "replace or remove it")
+        what, _, remedy = said.rpartition("; ")  # a reader's own remedy is the better one
+        remedy = remedy if what else "replace or remove it"
+        yield Finding("error", code, f"{split}: {what or said}", remedy)
     if len(errors) > MOST_NAMED:
         said = f"{split}: {len(errors) - MOST_NAMED} more, of {len(errors)} such files"
         yield Finding("error", code, said, "replace or remove them; the section Files names all")
@@ -142,7 +146,8 @@ def skipped_findings(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> I
         if not lost:
             continue
         facts += [f"passed over: {said}" for said in lost]
-        said = f"{reader} passed over {len(lost)} pictures in {root}, such as {lost[0]}"
+        plural = "s" if len(lost) > 1 else ""
+        said = f"{reader} passed over {len(lost)} picture{plural} in {root}, such as {lost[0]}"
         remedy = "give them an ending of their kind, inside a class folder, or convert them"
         yield Finding("warning", "skipped-files", said, remedy)
 
@@ -183,7 +188,7 @@ def passed_over(root: Path, listed: set[str] | None) -> Iterator[str]:
 
 def _kind(path: Path) -> str:
     try:
-        with Image.open(path) as image:
+        with quiet(), Image.open(path) as image:
             return image.format or ""
     except Exception:  # no picture, or one that nobody reads
         return ""

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from ..core.pictures import PictureDataset, PixelDataset
+from ..core.pillow_switches import quiet
 from ..core.rows import RowDataset
 from ..core.seeding import kept_random_state, own_generators, seed_all, seed_own
 from ..core.tokens import TextDataset
@@ -199,7 +200,7 @@ def opened(path: Path) -> str:
     """Size, format and mode of a file, from its header."""
     said = f"{path.name}, {path.stat().st_size:,} bytes"
     try:
-        with Image.open(path) as image:
+        with quiet(), Image.open(path) as image:
             return f"{said}, {image.format} {image.mode} {image.width} x {image.height}"
     except Exception:  # decoding says what is wrong with it
         return said

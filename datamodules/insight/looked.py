@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from ..core.base import DataModule
+from ..core.cached_pictures import CachedPictures
 from ..core.decode import IMAGE_SUFFIXES
+from ..core.draft_pictures import DraftPictures
 from ..core.pictures import PictureDataset, PixelDataset
 from ..core.rows import RowDataset
 from ..core.seeding import kept_random_state
@@ -164,6 +166,8 @@ def listed_files(data: Any) -> list[str]:
     """Paths of the picture files behind a dataset, one a sample, or none."""
     if isinstance(data, PictureDataset):
         kept = data.sources
+        kept = kept.sources if isinstance(kept, CachedPictures) else kept
+        kept = kept.names if isinstance(kept, DraftPictures) else kept
         return list(kept) if all(isinstance(source, str) for source in kept) else []
     if isinstance(data, Subset | WrappedDataset):
         inner = listed_files(data.dataset)

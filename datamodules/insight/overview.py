@@ -110,12 +110,12 @@ def _named(one: Looked) -> Iterator[tuple[str, Tensor]]:
 
 def _first(dm: Any, one: Looked, target: Tensor) -> str:
     classes, scale = class_names(dm, one), getattr(dm, "target_scale", None)
-    said = [
-        f"{int(t)} {target_name(t, classes)}"
-        if classes is not None and not t.ndim and not t.is_floating_point()
-        else target_name(t, classes, scale)
-        for t in target[:4]
-    ]
+    said = []
+    for value in target[:4]:
+        name = target_name(value, classes, scale)
+        index = classes is not None and not value.ndim and not value.is_floating_point()
+        # the name beside the index, where they differ
+        said.append(f"{int(value)} {name}" if index and name != str(int(value)) else name)
     return ", ".join(said) if target.ndim < 2 else "; ".join(said)
 
 

@@ -28,7 +28,7 @@ STYLE = """
 .look ul.findings li.warning { border-left-style: dashed; border-left-color: #b26a00; }
 .look ul.findings li.note { border-left-style: dotted; border-left-color: #1565c0; }
 .look .remedy { display: block; }
-.look .figures { display: grid; gap: 1.5rem;
+.look .figures { display: grid; gap: 1.5rem; margin: 1rem 0;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 29rem), 1fr)); }
 .look figure { margin: 0; }
 .look figure h3 { font-size: 1rem; margin: 0 0 .5rem; }
@@ -48,6 +48,7 @@ WHOLE = """
 :root { color-scheme: light dark; }
 body { margin: 0; }
 .look { max-width: 76rem; margin: 0 auto; padding: 1rem; }
+@media (max-width: 40rem) { .look table { font-size: .8125rem; } }
 """
 SIGNS = {
     "error": "\N{HEAVY BALLOT X}",

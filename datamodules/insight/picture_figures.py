@@ -197,7 +197,8 @@ def viewable(images: Tensor, scale: Scale | None) -> npt.NDArray[np.float32]:
 
 def normalisation(dm: Any, one: Looked) -> Scale | None:
     """Mean and standard deviation that a split's batches were normalised by, or None."""
-    finish = getattr(dm, "finish", None)
+    # the dataset's own is the end of its transform
+    finish = getattr(one.dataset, "finish", None) or getattr(dm, "finish", None)
     if finish is not None and hasattr(finish, "mean") and len(one):
         made = _draw(dm, one, np.array([0]), 0)[0][0]
         if _picture((made, None)).dtype == torch.uint8:  # the finishing step takes those alone

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 
 from ..core.base import DataModule
+from ..core.pictures import PictureDataset
 from ..core.wrapped import WrappedDataset
 
 SAMPLES, BATCH = 100, 8
@@ -82,6 +83,8 @@ def plain_train(train: Any, evaluated: Any) -> Any:
         data.parts.transform = evaluated.parts.transform
     elif hasattr(data, "transform") and hasattr(evaluated, "transform"):
         data.transform = evaluated.transform
+    if isinstance(data, PictureDataset):  # the short ways are those of the transform
+        data._fast, data.finish = evaluated._fast, evaluated.finish
     if getattr(data, "padding", 0) or getattr(data, "flip", False):  # PixelDataset
         pad = data.padding
         if pad:

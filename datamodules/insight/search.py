@@ -52,15 +52,16 @@ class Search:
             best = self._climb(kind)
             if best is not None and best.num_workers:
                 self.measure(best._replace(prefetch_factor=PREFETCH[-1]))
-        top = max(t.rate for t in self.trials.values())
-        left = [t for t in self.trials.values() if t.rate >= 0.6 * top]
+        ranked = sorted(self.trials.values(), key=lambda t: -t.rate)
+        # a single measurement may be far off: three are judged by more than one at least
+        left = [t for k, t in enumerate(ranked) if k < 3 or t.rate >= 0.6 * ranked[0].rate]
         for number in range(1, MOST_ROUNDS):
             for trial in left:
                 self.measure(trial.setting)
             if number > 1:
                 shares = compared(left, number)
                 left = [t for t, share in zip(left, shares, strict=True) if share >= 0.8]
-            if len(left) == 1:
+            if number > 1 and len(left) == 1:
                 return left[0]
             if number >= ROUNDS - 1 and scatter(left, number) <= SURE:
                 break

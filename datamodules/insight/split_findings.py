@@ -24,7 +24,8 @@ def split_findings(
 ) -> Iterator[Finding]:
     """Compare the splits; ``facts`` takes the lines for a person."""
     for split, one in seen.items():
-        facts.append(f"{split}: {len(one):,} samples")
+        known = hasattr(one.dataset, "__len__")
+        facts.append(f"{split}: {f'{len(one):,} samples' if known else 'a stream'}")
     if "val" not in seen:
         remedy = "pass val_split=0.1 or a val part"
         yield Finding("note", "no-val", "there is no val split to choose a model by", remedy)
@@ -116,7 +117,7 @@ def _loader(split: str, one: Looked) -> Iterator[Finding]:
 def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None:
     """What each of 1, 2 and 8 ranks would see."""
     for split, one in seen.items():
-        if not hasattr(one.dataset, "__getitem__"):
+        if not len(one):  # a stream's end is not known
             continue
         n, size = len(one), dm.hparams["batch_size"]
         for world in (1, 2, 8):

@@ -97,7 +97,7 @@ def measure_round(dm: DataModule, trial: Trial, seconds: float) -> None:
                 samples += batch_length(batch)
                 marks.append((time.perf_counter(), samples))
                 stop = stop or marks[0][0] + seconds
-                if time.perf_counter() >= stop and len(marks) > 3 * workers + 1:
+                if time.perf_counter() >= stop and len(marks) > 4 * workers + 1:
                     break
         trial.firsts.append(marks[0][0] - began)
         trial.rates.append(steady_rate(marks, workers))

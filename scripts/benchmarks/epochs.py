@@ -120,7 +120,7 @@ def text_rows(
 
 def _fit(net: nn.Module, loader: Any, count: Callable[[Batch], int]) -> int:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    # Lightning 2.6's own, once a step (Lightning-AI/pytorch-lightning); gone when it is
+    # Lightning 2.6 asks torch 2.9's tree specs in the old way (pytorch-lightning#21326)
     warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`")
     module = Fit(net, count)
     trainer = L.Trainer(

@@ -174,7 +174,8 @@ def text(options: argparse.Namespace) -> Result:
         ),
         held_peers.text(ids, labels, size),
     ]
-    rows = compare("text", variants, rounds=options.rounds)
+    limit = Variant("limit: memcpy", lambda: _widened(flat, n))
+    rows = compare("text", variants, rounds=options.rounds, limit=limit)
     rows += _text_epochs(held, options)
     order = Held(held, batch_size=size, num_workers=0, sampler="sequential")
     batch = next(iter(order.train_dataloader()))
@@ -202,6 +203,13 @@ def _text_epochs(held: TextDataset, options: argparse.Namespace) -> list[dict[st
     budget = LengthBuckets(max_tokens=2048)
     buckets = Held(some, batch_size=options.batch_size, num_workers=0, seed=0, sampler=budget)
     return epochs.text_rows(shuffled, buckets, VOCABULARY, options)
+
+
+def _widened(tokens: np.ndarray[Any, Any], texts: int) -> int:
+    """Write each token and its mask as int64, which no batch can do without."""
+    wide = tokens.astype(np.int64)
+    np.ones_like(wide)
+    return texts
 
 
 def _labels(batch: Any) -> int:

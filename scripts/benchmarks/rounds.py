@@ -38,11 +38,12 @@ def consume(batches: Iterable[Any], count: Callable[[Any], int] | None = None) -
 
     Workers are joined on the way, so that their CPU time is counted.
     """
+    before = set(multiprocessing.active_children())
     samples, batch = 0, None
     for batch in batches:
         samples += len(batch[-1]) if count is None else count(batch)
     del batches, batch
-    if multiprocessing.active_children():  # of a loader in a cycle: 0.2 s that others do not pay
+    if set(multiprocessing.active_children()) - before:  # of a loader in a cycle
         gc.collect()
     return samples
 
@@ -75,6 +76,9 @@ def compare(
         RuntimeError: If a variant gives nothing.
     """
     torch.set_num_threads(1)
+    # what peers have imported is not looked through again, by consume nor in forked workers
+    gc.collect()
+    gc.freeze()
     every = [*variants, *([limit] if limit is not None else [])]
     figures: dict[str, list[tuple[float, float]]] = {v.name: [] for v in every}
     for number in range(0 if warm_up else 1, rounds + 1):
@@ -93,6 +97,7 @@ def compare(
                 )
             if number:
                 figures[variant.name].append((samples / max(cpu, 1e-9), samples / wall))
+    gc.unfreeze()
     rows = [_row(work, v, figures[v.name], workers) for v in every]
     first = rows[0]
     best = rows[-1]["samples_per_cpu_second"] if limit is not None else None
