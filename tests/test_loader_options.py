@@ -26,6 +26,7 @@ from datamodules.core.loader import (
 from datamodules.core.samplers import RowBatches, ShardedBatchSampler
 from datamodules.core.steps import Exact, InOrder, Shuffled
 from datamodules.core.streams import StreamBatches, StreamPlace
+from datamodules.core.worker_faults import InSharedMemory
 
 
 class Squares(Dataset):
@@ -452,7 +453,7 @@ def test_a_changed_number_of_threads_is_said_once(monkeypatch):
     list(loader)
     loader.threads.workers = 1
     list(loader)
-    assert said == ['num_workers="auto": 2 of 3 threads', 'num_workers="auto": 1 of 3 threads']
+    assert said == [f'num_workers="auto": {count} of 3 threads load train' for count in (2, 1)]
 
 
 class Where(Squares):
@@ -510,6 +511,28 @@ def test_the_place_tells_seeds_apart_whose_batches_are_the_same():
         loader = make_loader(Squares(), sampler, batch_size=4, collate_fn=collate, num_workers=0)
         places.append(loader.state_dict()["plan"])
     assert places[0] != places[1], "the samples' draws differ"
+
+
+@pytest.mark.parametrize(
+    ("options", "ahead", "timeout"),
+    [({}, 2, 0), ({"prefetch_factor": 5, "timeout": 9}, 5, 9)],
+)
+def test_worker_processes_are_watched_with_what_the_options_say(
+    monkeypatch, options, ahead, timeout
+):
+    asked = []
+    monkeypatch.setattr(loader_module, "WorkerWatch", lambda data, **said: asked.append(said))
+    watched = made(num_workers=2, options=options, split="val")
+    expected = {"split": "val", "rows": 4, "workers": 2, "ahead": ahead, "timeout": timeout}
+    assert asked == [expected]
+    assert isinstance(watched.collate_fn, InSharedMemory)
+    alone = made(options=options)
+    assert asked == [expected], "no worker, nothing to watch"
+    assert alone.watch is None
+    assert not isinstance(alone.collate_fn, InSharedMemory)
+    for workers in (0, 1):
+        streamed = make_stream_loader(stream(), num_workers=workers)
+        assert isinstance(streamed.collate_fn, InSharedMemory) is bool(workers)
 
 
 def test_a_plain_loader_is_one_process():
