@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+# Before torch comes: threads that wait for work in a loop would be counted as work, for all sides.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the project, from anywhere
 
 from benchmarks import WORKS
