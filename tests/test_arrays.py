@@ -41,8 +41,9 @@ def test_an_array_is_mapped_as_it_was_written(tmp_path):
         lambda content: content.replace(b"(6,)", b"(6)(").replace(b"}", b"("),
         lambda content: content.replace(b"'<i8'", b"'<Z8'"),
         lambda content: content.replace(b"(6,)", b"(9999999999999999999999,)")[:128],
+        lambda content: content.replace(b"'<i8'", b"'(,)'"),  # SyntaxError
     ],
-    ids=["cut", "header cut", "empty", "zip", "bracket", "brackets", "dtype", "huge"],
+    ids=["cut", "header cut", "empty", "zip", "bracket", "brackets", "dtype", "huge", "syntax"],
 )
 def test_a_damaged_array_is_refused_by_name_before_memory_is_taken(tmp_path, change):
     path = array_file(tmp_path / "rows.npy", change)

@@ -9,6 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+# what NumPy's parser of headers lets through, beside its own ValueError
+DAMAGED = (
+    *(ValueError, EOFError, OverflowError, TypeError, SyntaxError, tokenize.TokenError),
+    *(MemoryError, RecursionError),
+)
+
 
 def open_array(path: Path) -> npt.NDArray[Any]:
     """Map a .npy file; nothing is read before its size is known to hold what its header says.
@@ -22,6 +28,5 @@ def open_array(path: Path) -> npt.NDArray[Any]:
     """
     try:
         return np.lib.format.open_memmap(path, "r")
-    # what NumPy's parser of headers lets through, beside its own ValueError
-    except (ValueError, EOFError, OverflowError, TypeError, tokenize.TokenError) as error:
+    except DAMAGED as error:
         raise ValueError(f"{path.name} is no whole .npy file ({error}); write it again") from error

@@ -197,7 +197,7 @@ def read_features(
                     "scripts/precompute_features.py again"
                 )
             arrays.append(torch.from_numpy(array))
-        if arrays[0].ndim != 2 or len(arrays[0]) != len(arrays[1]):
+        if arrays[0].ndim != 2 or not arrays[1].ndim or len(arrays[0]) != len(arrays[1]):
             raise ValueError(f"{where} are damaged: {split} has not one target a row")
         found[split] = (arrays[0], arrays[1])
     return manifest, found
