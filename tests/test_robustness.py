@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from argparse import Namespace
 from pathlib import Path
 
@@ -84,7 +85,9 @@ def test_an_error_is_right_only_where_the_file_is_broken_and_named():
 def test_a_table_is_judged_cell_by_cell(tmp_path, cells, said):
     (tmp_path / "t.csv").write_text("a,b\n1,x\n2,00501\n")
     form = nasty_tables.Form()
+    limit = csv.field_size_limit()
     truth = nasty_tables.true_cells(tmp_path / "t.csv", form)
+    assert csv.field_size_limit() == limit, "it is the whole process's"
     answer = nasty_tables.judge(lambda *_: (cells, ""), tmp_path / "t.csv", form, truth)
     assert str(answer).startswith(said)
 

@@ -133,11 +133,14 @@ def true_cells(path: Path, form: Form) -> Columns:
         objects = json.loads(text) if text.lstrip()[0] == "[" else [*map(json.loads, lines)]
         named = dict.fromkeys(name for row in objects for name in row)
         return {name: [row.get(name) for row in objects] for name in named}
-    csv.field_size_limit(len(text) + 1)
     stream = io.StringIO(text, newline="")
     for _ in range(form.lines):
         stream.readline()
-    header, *records = [r for r in csv.reader(stream, delimiter=form.separator) if r]
+    before = csv.field_size_limit(len(text) + 1)  # of the whole process
+    try:
+        header, *records = [r for r in csv.reader(stream, delimiter=form.separator) if r]
+    finally:
+        csv.field_size_limit(before)
     names = [form.names.get(i, name.strip()) for i, name in enumerate(header)]
     return {name: [record[i] for record in records] for i, name in enumerate(names)}
 
