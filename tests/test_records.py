@@ -128,3 +128,7 @@ def test_a_field_may_be_longer_than_the_csv_modules_limit():
     text = "a,b\n" + "x" * 200_000 + ",1"
     rows = parse_records(text, name="t.csv", separator=",", width=2, line=1)
     assert len(rows[1][0]) == 200_000
+
+
+def test_a_lone_carriage_return_in_a_comment_is_no_error_of_another_library():
+    assert layout("# made\rby hand\na,b\n1,2\n3,4\n").header == ["a", "b"]

@@ -66,7 +66,7 @@ def find_layout(name: str, text: Text, separator: str | None = None) -> Layout:
     records = {d: _records("\n".join(lines[lead:]), d) for d in SEPARATORS}
     chosen = separator or max(SEPARATORS, key=lambda d: _fit(records[d]))
     if lead and lines[lead - 1].startswith("#"):
-        named = next(iter(csv.reader([lines[lead - 1]], delimiter=chosen)), [])
+        named = _records(lines[lead - 1], chosen)[0]
         if 1 < len(named) == len(_records(lines[lead], chosen)[0]):
             lead -= 1  # "#chrom,start,end" names columns
     sample = _records("\n".join(lines[lead:]), chosen)
