@@ -14,6 +14,8 @@ from .core.base import DataModule, Split
 from .core.batch import Batch
 from .core.feature_packs import read_features
 
+KEPT = ("val_split", "test_split", "split_options", "limit")  # what features decided when made
+
 
 class FeaturesDataModule(DataModule):
     """Rows of features in memory, in the splits of the data they were made from.
@@ -40,7 +42,7 @@ class FeaturesDataModule(DataModule):
         self, path: str | Path, *, expected: dict[str, str] | None = None, **options: Any
     ) -> None:
         super().__init__(**options)
-        for name in ("val_split", "test_split"):
+        for name in KEPT:
             if self.hparams[name]:
                 raise ValueError(
                     f"{name} was given, but features keep the splits they were made from; leave "
@@ -51,6 +53,8 @@ class FeaturesDataModule(DataModule):
 
     def read(self) -> None:
         """Read all splits into memory."""
+        if self._split_options:  # part_as gave them, for a fit a fold
+            raise ValueError("features keep the splits they were made from and have no folds")
         path, expected = self.hparams["path"], self.hparams["expected"]
         self._manifest, self._parts = read_features(path, expected)
         self.task = self._manifest["task"]

@@ -73,7 +73,7 @@ examples:
   python scripts/fit.py --config scripts/configs/cifar10.yaml --data.batch_size 256
   python scripts/fit.py --data datamodules.samples.wine --folds 5 --repeats 2
   python scripts/fit.py --config runs/digits-1/config.yaml \\
-      --ckpt_path runs/digits-1/checkpoints/last.ckpt
+      --ckpt_path runs/digits-1/checkpoints/last.ckpt --max_epochs 30
 
 The run's folder gets config.yaml, metrics.csv, checkpoints/best.ckpt and last.ckpt,
 confusion_matrix.png and report.html. The checkpoints name the model's and the datamodule's
@@ -163,6 +163,8 @@ def fit(arguments: list[str], ranks: Ranks) -> None:
         ranks.watch(trainer)
         try:
             trainer.fit(model, datamodule=data, ckpt_path=config.ckpt_path)
+            if config.ckpt_path is not None:
+                record.check_began(is_first=ranks.is_first)
             show(trainer, model, data, folder, best, last, report=config.report)
         except (KeyboardInterrupt, SystemExit) as stop:
             if trainer.state.status == TrainerStatus.INTERRUPTED:

@@ -227,9 +227,11 @@ class Record(L.Callback):
 
     def __init__(self, folder: Path, settings: str) -> None:
         self.folder, self._settings = folder, settings
+        self.began = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The data were found good: from now on the folder is worth keeping."""
+        self.began = True
         if trainer.is_global_zero:
             (self.folder / "config.yaml").write_text(self._settings, encoding="utf-8")
             data: Any = getattr(trainer, "datamodule", None)
@@ -253,6 +255,21 @@ class Record(L.Callback):
             "model_class": class_path(type(pl_module)),
             "data_class": None if data is None else class_path(type(data)),
         }
+
+    def check_began(self, *, is_first: bool) -> None:
+        """Refuse a checkpoint that has nothing left to train.
+
+        Args:
+            is_first: Whether this process's folder is the run's; a spawned one trains in its place.
+
+        Raises:
+            UsageError: If no training began.
+        """
+        if not (self.began or (is_first and (self.folder / "config.yaml").exists())):
+            raise UsageError(
+                "the checkpoint has run all of its epochs; raise --max_epochs to go on, or pass it "
+                "to predict.py"
+            )
 
     def discard(self) -> None:
         """Remove a folder in which nothing was trained."""

@@ -138,6 +138,12 @@ def test_other_versions_other_folders_and_absent_features_are_told_apart(photos,
         write_features(pictures(photos), Means(), photos)
     with pytest.raises(ValueError, match="keep the splits"):
         FeaturesDataModule(out, val_split=0.2)
+    with pytest.raises(ValueError, match="limit was given, but features keep the splits"):
+        FeaturesDataModule(out, limit=2)
+    folded = FeaturesDataModule(out)
+    folded.part_as({"folds": 2, "fold": 0})
+    with pytest.raises(ValueError, match="have no folds"):
+        folded.setup()
 
 
 @pytest.mark.parametrize(

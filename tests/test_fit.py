@@ -250,6 +250,15 @@ def test_a_resumed_run_keeps_the_best_of_the_first(run, pictures):
     assert "best checkpoint, val_accuracy 1.0000" in out
 
 
+def test_a_checkpoint_with_nothing_left_to_train_says_so_and_leaves_no_folder(run, pictures):
+    assert run(*pictures, "--max_epochs", 1)[0] == 0
+    last = "runs/image_folder-1/checkpoints/last.ckpt"
+    code, _, err = run(*pictures, "--max_epochs", 1, "--ckpt_path", last)
+    assert code == 2
+    assert "has run all of its epochs; raise --max_epochs" in err
+    assert [folder.name for folder in Path("runs").iterdir()] == ["image_folder-1"]
+
+
 def test_h30_model_and_data_load_from_the_checkpoint_alone_and_the_fit_resumes(run, pictures):
     assert run(*pictures, "--max_epochs", 1)[0] == 0
     best = "runs/image_folder-1/checkpoints/best.ckpt"

@@ -71,17 +71,17 @@ class DataModule(Loading):
     Args:
         batch_size: Samples a step and device in training.
         eval_batch_size: The most samples a step and device in evaluation; None: ``batch_size``.
-        num_workers: Worker processes a loader; None: the cores this process may use where samples
-            come from files, none for data in memory. ``"auto"``: worker threads, added while the
-            run waits for batches and taken away while it does not, 1 to the cores; ``workers``
-            says how many. Where threads cannot serve (see ``worker_type``) it is as None, and a
-            line says why.
+        num_workers: Workers of a loader, see ``worker_type``; None: none where the dataset serves
+            whole batches, one for a stream, else the cores this process may use. ``"auto"``:
+            worker threads, added while the run waits for batches and taken away while it does not,
+            1 to the cores; ``workers`` says how many. Where threads cannot serve it is as None,
+            and a line says why.
         worker_type: ``"thread"``, for pictures whose transforms are torchvision's own: the same
             batches to the bit for less CPU time; ``"process"``; or ``"auto"``: threads where they
             can serve and no option for processes, such as ``timeout``, was given.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
-            no validation part of its own; None: a tenth.
-        test_split: The same for test.
+            no validation part of its own; None: a tenth, and none with folds.
+        test_split: The same for test; None: none where the source holds a validation part.
         split_seed: Seed of the split; the global seed has no part in it.
         split_options: How samples are parted, see
             :class:`~datamodules.core.split_options.SplitOptions`: ``{"stratify": False}``,
