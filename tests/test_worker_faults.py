@@ -12,7 +12,8 @@ from torch.utils.data import Dataset, IterableDataset
 
 from datamodules import DatasetDataModule
 from datamodules.core import worker_faults
-from datamodules.core.worker_faults import WorkerWatch, tensors_of
+from datamodules.core.nested import tensors_of
+from datamodules.core.worker_faults import WorkerWatch
 
 
 class Big(Dataset):

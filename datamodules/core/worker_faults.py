@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import get_worker_info
+
+from .nested import tensors_of
 
 SHARED = Path("/dev/shm")  # where Linux keeps what processes share; elsewhere there is none
 PLENTY = 1 << 30  # with so many bytes free no batch is made to measure it
@@ -144,18 +145,6 @@ def end_workers(batches: Any) -> None:
     end = getattr(batches, "_shutdown_workers", None)
     if end is not None:
         end()
-
-
-def tensors_of(batch: Any) -> Iterator[Tensor]:
-    """All tensors of a batch, in whatever tuples, lists and dicts they lie."""
-    if isinstance(batch, Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from tensors_of(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from tensors_of(value)
 
 
 def _mib(size: int | None) -> str:

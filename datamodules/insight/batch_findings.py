@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ..core.batch import TextInputs
+from ..core.nested import tensors_of
 from ..core.rows import RowDataset
 from .findings import Finding
-from .looked import Looked, tensors
+from .looked import Looked
 
 
 def batch_findings(
@@ -22,10 +23,10 @@ def batch_findings(
     for split, one in seen.items():
         if one.batch is None:
             continue
-        whole = sum(t.numel() * t.element_size() for t in tensors(one.batch))
+        whole = sum(t.numel() * t.element_size() for t in tensors_of(one.batch))
         facts.append(f"{split}: {whole / 1e6:.2f} MB a batch")
-        facts += [f"{split} input {said(t)}" for t in tensors(one.inputs)]
-        facts += [f"{split} target {said(t)}" for t in tensors(one.target)]
+        facts += [f"{split} input {said(t)}" for t in tensors_of(one.inputs)]
+        facts += [f"{split} target {said(t)}" for t in tensors_of(one.target)]
         if (named := labelled(one.target, classes)) is not None:
             facts.append(f"{split} labels begin {named}")
         yield from _values(split, one.inputs)
@@ -68,7 +69,7 @@ def labelled(target: Any, classes: Sequence[str] | None, most: int = 8) -> str |
 
 
 def _values(split: str, inputs: Any) -> Iterator[Finding]:
-    for tensor in tensors(inputs):
+    for tensor in tensors_of(inputs):
         if tensor.dtype == torch.float64:
             text = f"{split} inputs are float64, nets are float32"
             yield Finding("warning", "float64", text, "convert them by .float()")
@@ -76,9 +77,9 @@ def _values(split: str, inputs: Any) -> Iterator[Finding]:
             count = int((~torch.isfinite(tensor)).sum())
             text = f"{count} values of the first {split} batch are NaN or infinite"
             yield Finding("error", "non-finite", text, "fill or remove them before training")
-    first = next(tensors(inputs), None)
+    first = next(tensors_of(inputs), None)
     if first is not None and first.ndim and len(first) > 3 and first.is_floating_point():
-        same = all(bool((t == t[:1]).all()) for t in tensors(inputs))
+        same = all(bool((t == t[:1]).all()) for t in tensors_of(inputs))
         if same:
             text = f"all {len(first)} samples of the first {split} batch are equal"
             remedy = "check that the dataset reads the index it is asked for"

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..core.nested import tensors_of
 from ..tabular import TabularDataModule
 from .canvas import STYLES, Drawing, drawn, label, legend, new_axes, new_figure
-from .looked import Looked, tensors
+from .looked import Looked
 
 Numbers = npt.NDArray[np.float64]
 MOST_COLUMNS, ACROSS, MOST_WORDS, MOST_GAPS = 12, 2, 5, 20
@@ -52,7 +53,7 @@ def column_values(dm: Any, one: Looked) -> list[Values]:
                 kept = {words[k]: int(counts[k]) for k in order if counts[k]}
                 found.append(Values(column.name, None, kept))
         return found
-    inputs = list(tensors(one.inputs))
+    inputs = list(tensors_of(one.inputs))
     if len(inputs) != 1 or inputs[0].ndim != 2 or not inputs[0].is_floating_point():
         return []
     whole = getattr(one.dataset, "tensors", (getattr(one.dataset, "features", None),))[0]

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Subset
 
+from ..core.nested import tensors_of
 from ..core.pictures import PictureDataset, PixelDataset
 from ..core.pillow_switches import quiet
 from ..core.rows import RowDataset
@@ -23,7 +24,7 @@ from ..core.transforms import to_row
 from ..core.wrapped import WrappedDataset
 from .findings import SampleStep
 from .followed_rows import follow_row, follow_text
-from .looked import Looked, tensors
+from .looked import Looked
 
 SEED = 0  # of the followed sample's draws
 SHOWN = 60  # characters of a value
@@ -83,7 +84,7 @@ def _steps(dm: Any, one: Looked, index: int) -> Steps:
     else:
         row = yield from _stock(data, index)
     finish = getattr(dm, "finish", None)
-    first = next(tensors(row), None)
+    first = next(tensors_of(row), None)
     if finish is not None and first is not None and first.dtype == torch.uint8:
         yield "finish", finish(first[None])[0]
 
@@ -164,7 +165,7 @@ def _apart(data: Any, index: int, transform: Callable[[Any], Any]) -> Steps:
             yield from _transformed(transform, item)
             return
     seed_own(own_generators(data), SEED)
-    made, last = list(tensors(whole)), list(tensors(steps[-1][1]))
+    made, last = list(tensors_of(whole)), list(tensors_of(steps[-1][1]))
     if made and last and made[0].shape == last[0].shape and torch.equal(made[0], last[0]):
         yield from steps
 

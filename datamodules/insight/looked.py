@@ -12,13 +12,13 @@ import lightning as L
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 from torch.utils.data import Subset
 
 from ..core.base import DataModule
 from ..core.cached_pictures import CachedPictures
 from ..core.decode import IMAGE_SUFFIXES
 from ..core.draft_pictures import DraftPictures
+from ..core.nested import tensors_of
 from ..core.pictures import PictureDataset, PixelDataset
 from ..core.rows import RowDataset
 from ..core.seeding import kept_random_state
@@ -130,7 +130,7 @@ class Looked:
             except Exception:  # said where the batch is made
                 return
             item = sample[0] if isinstance(sample, tuple | list) and sample else sample
-            yield digest(b"".join(t.detach().numpy().tobytes() for t in tensors(item)))
+            yield digest(b"".join(t.detach().numpy().tobytes() for t in tensors_of(item)))
 
 
 def digest(content: bytes) -> bytes:
@@ -194,18 +194,6 @@ def found_labels(data: Any) -> npt.NDArray[Any] | None:
         return None if found is None else np.asarray(found)
     except (ValueError, TypeError):
         return None
-
-
-def tensors(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a nested value."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from tensors(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from tensors(part)
 
 
 def look(

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ..core.nested import tensors_of
 from .class_figures import class_counts
 from .column_figures import listed_gaps, missing_shares
-from .looked import Looked, tensors
+from .looked import Looked
 from .shown import class_names, target_name
 
 MOST_ROWS = 200
@@ -101,10 +102,10 @@ def _named(one: Looked) -> Iterator[tuple[str, Tensor]]:
     fields = getattr(one.inputs, "_fields", None)
     if fields is None and isinstance(one.inputs, Mapping):
         fields = tuple(one.inputs)
-    found = list(tensors(one.inputs))
+    found = list(tensors_of(one.inputs))
     for place, part in enumerate(found):
         yield fields[place] if fields and len(fields) == len(found) else "inputs", part
-    for part in tensors(one.target):
+    for part in tensors_of(one.target):
         yield "target", part
 
 

@@ -14,12 +14,13 @@ from PIL import Image
 from torch import Tensor
 
 from ..core.keyed import KeyedDataset
+from ..core.nested import tensors_of
 from ..core.pictures import PictureDataset
 from ..core.samplers import Keys
 from ..core.seeding import run_seed, sample_seeds
 from ..core.transforms import to_row
 from .canvas import INK, STYLES, WIDTH, Drawing, drawn, label, legend, new_axes, new_figure
-from .looked import Looked, tensors
+from .looked import Looked
 from .shown import class_names, original, target_name
 from .transform_findings import steps
 
@@ -147,7 +148,7 @@ def image_sizes(dm: Any, seen: Mapping[str, Looked]) -> Drawing | None:
         )
     every = np.concatenate(list(found.values()))
     low, high = every.min(0), every.max(0)
-    given = next((tuple(t.shape[-2:]) for t in tensors(seen[next(iter(found))].inputs)), None)
+    given = next((tuple(t.shape[-2:]) for t in tensors_of(seen[next(iter(found))].inputs)), None)
     if given is not None:
         axes.scatter(
             [given[1]], [given[0]], marker="x", s=70, color="black", linewidths=2,
@@ -234,7 +235,7 @@ def _draw(dm: Any, one: Looked, indices: npt.NDArray[np.int64], epoch: int) -> l
 
 
 def _picture(sample: Any) -> Tensor:
-    found = next(tensors(to_row(sample[0])), None)
+    found = next(tensors_of(to_row(sample[0])), None)
     if found is None or found.ndim != 3:
         raise ValueError("its samples hold no picture (C, H, W)")
     return found

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset
 
+from ..core.nested import tensors_of
 from ..core.pictures import PictureDataset, PixelDataset
 from ..core.transforms import to_row
 from ..core.wrapped import Parts, WrappedDataset
 from ..tabular import TabularDataModule
 from ..text import TextDataModule
-from .looked import Looked, tensors
+from .looked import Looked
 
 MOST_CELLS = 24
 
@@ -64,7 +65,7 @@ def show_sample(dm: Any, one: Looked, index: int) -> Shown:
     found = [
         (f"{key}[{place}]" if value.numel() > 1 else str(key), f"{number:.5g}")
         for key, part in parts
-        for value in tensors(part)
+        for value in tensors_of(part)
         for place, number in enumerate(value.flatten()[:MOST_CELLS].tolist())
     ]
     return Shown(name, cells=found[:MOST_CELLS])

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.nested import tensors_of
 from ..core.seeding import kept_random_state, own_generators, seed_all
 from .findings import Finding
-from .looked import Looked, held_sizes, innermost, tensors
+from .looked import Looked, held_sizes, innermost
 
 TO_TENSOR = {"ToTensor", "ToImage", "PILToTensor", "ToImageTensor"}
 DRAWS = (
@@ -66,7 +67,7 @@ def steps(transform: Any) -> list[Any]:
 def _fetch(one: Looked, index: int, seed: int) -> list[Tensor]:
     with kept_random_state():
         seed_all(seed)
-        return [t.clone() for t in tensors(one.dataset[index])]
+        return [t.clone() for t in tensors_of(one.dataset[index])]
 
 
 def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
