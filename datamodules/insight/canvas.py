@@ -115,6 +115,21 @@ def new_axes(figure: Figure, *place: int) -> Any:
     return axes
 
 
+def draw_steps(axes: Any, shares: Any, edges: Any, split: str, count: int) -> None:
+    """A split's histogram: (B,) shares between (B + 1,) edges, named with its size."""
+    style = STYLES[split]
+    axes.stairs(
+        shares,
+        edges,
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=1.6,
+        fill=split == "train",
+        alpha=0.5 if split == "train" else 1,
+        label=f"{split} ({count:,})",
+    )
+
+
 def legend(figure: Figure, axes: Any) -> None:
     """A legend above the axes, where no data lie."""
     handles, labels = axes.get_legend_handles_labels()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.rows import RowDataset
-from .canvas import STYLES, Drawing, drawn, label, legend, new_axes, new_figure
+from .canvas import STYLES, Drawing, draw_steps, drawn, label, legend, new_axes, new_figure
 from .looked import Looked, found_labels
 from .shown import class_names
 
@@ -129,17 +129,9 @@ def target_histogram(values: Mapping[str, npt.NDArray[np.float64]], name: str) -
     few = min(map(len, values.values()))
     edges = np.histogram_bin_edges(every, int(np.clip(2 * np.sqrt(few), 8, 30)))
     for split, found in values.items():
-        style, kept = STYLES[split], found[np.isfinite(found)]
-        axes.stairs(
-            100 * np.histogram(kept, edges)[0] / max(1, len(kept)),
-            edges,
-            color=style.colour,
-            linestyle=style.line,
-            linewidth=1.6,
-            fill=split == "train",
-            alpha=0.5 if split == "train" else 1,
-            label=f"{split} ({len(found):,})",
-        )
+        kept = found[np.isfinite(found)]
+        shares = 100 * np.histogram(kept, edges)[0] / max(1, len(kept))
+        draw_steps(axes, shares, edges, split, len(found))
     axes.set_xlabel(label(name, most=40))
     axes.set_ylabel("share in %")
     legend(figure, axes)

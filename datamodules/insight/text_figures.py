@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..core.buckets import LengthBuckets
 from ..core.tokens import TextDataset
-from .canvas import STYLES, Drawing, drawn, legend, new_axes, new_figure
+from .canvas import Drawing, draw_steps, drawn, legend, new_axes, new_figure
 from .looked import Looked
 
 Lengths = npt.NDArray[np.int64]
@@ -42,17 +42,8 @@ def text_lengths(dm: Any, lengths: Mapping[str, Lengths]) -> Drawing:
     top = 0.0
     for split, found in lengths.items():
         shares = 100 * np.histogram(found, edges)[0] / len(found)
-        top, style = max(top, float(shares.max())), STYLES[split]
-        axes.stairs(
-            shares,
-            edges,
-            color=style.colour,
-            linestyle=style.line,
-            linewidth=1.6,
-            fill=split == "train",
-            alpha=0.5 if split == "train" else 1,
-            label=f"{split} ({len(found):,})",
-        )
+        top = max(top, float(shares.max()))
+        draw_steps(axes, shares, edges, split, len(found))
     axes.vlines(
         bounds, 1.04 * top, 1.14 * top, color="black", linewidth=1,
         label=f"bounds of {len(bounds)} length buckets",
