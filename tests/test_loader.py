@@ -15,7 +15,7 @@ from datamodules.core import cores
 from datamodules.core.collate import collate
 from datamodules.core.cores import default_workers, usable_cores
 from datamodules.core.keyed import KeyedDataset, SampleError
-from datamodules.core.loader import check_loader_options, make_loader
+from datamodules.core.loader_options import check_loader_options, make_loader
 from datamodules.core.samplers import ShardedBatchSampler
 from datamodules.core.steps import Shuffled
 
@@ -160,6 +160,39 @@ def test_an_error_names_the_sample_and_its_cause(workers):
         list(loader)
     assert kept.tb
     assert set(active_children()) <= set(before), "workers outlive the error"
+
+
+def refused(batch):
+    if len(refused.seen) == 2:
+        raise ValueError("the finishing step failed")
+    refused.seen.append(batch)
+    return batch
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_with_an_error_in_this_process_and_the_next_epoch_starts_others(persistent):
+    refused.seen = []
+    loader = build(Draws(), num_workers=1, persistent=persistent, finish=refused)
+    before = active_children()
+    with pytest.raises(ValueError, match="finishing step failed") as kept:
+        list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before), "workers outlive the error"
+    refused.seen = []
+    loader.finish = None
+    assert len(list(loader)) == 6
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_with_an_iteration_that_is_left_unless_they_stay(persistent):
+    before = active_children()
+    loader = build(Draws(), num_workers=1, persistent=persistent)
+    batches = iter(loader)
+    next(batches)
+    batches.close()
+    assert bool(set(active_children()) - set(before)) is persistent
+    del batches, loader
+    assert set(active_children()) <= set(before)
 
 
 class Whole(Dataset):

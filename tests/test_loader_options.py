@@ -12,13 +12,14 @@ import torch
 from torch.utils.data import Dataset, SequentialSampler, TensorDataset, get_worker_info
 
 from datamodules.core import loader as loader_module
+from datamodules.core import loader_options
 from datamodules.core.auto_workers import AutoWorkers
 from datamodules.core.batch import RowBatch
 from datamodules.core.collate import collate
-from datamodules.core.loader import (
+from datamodules.core.loader import lies_inside
+from datamodules.core.loader_options import (
     LOADER_OPTIONS,
     check_loader_options,
-    lies_inside,
     make_loader,
     make_plain_loader,
     make_stream_loader,
@@ -208,7 +209,7 @@ def test_each_batch_is_finished_once_and_in_the_consuming_process():
 
 def test_the_number_of_workers_is_that_of_the_cores_and_at_most_that_of_the_batches(monkeypatch):
     asked = []
-    monkeypatch.setattr(loader_module, "default_workers", lambda n: asked.append(n) or 2)
+    monkeypatch.setattr(loader_options, "default_workers", lambda n: asked.append(n) or 2)
     assert made(num_workers=None).num_workers == 2
     assert made(num_workers=None, batch_size=10).num_workers == 1
     assert made(InMemory(), num_workers=None).num_workers == 0
@@ -266,8 +267,8 @@ def test_workers_of_no_chosen_kind_are_threads_unless_something_is_for_processes
     monkeypatch, dataset, options, why
 ):
     said = []
-    monkeypatch.setattr(loader_module, "rank_zero_info", said.append)
-    monkeypatch.setattr(loader_module, "default_workers", lambda n: 1)
+    monkeypatch.setattr(loader_options, "rank_zero_info", said.append)
+    monkeypatch.setattr(loader_options, "default_workers", lambda n: 1)
     kind = {"worker_type": "auto", "options": options, "batch_size": 1, "split": "val"}
     plain = made(dataset, num_workers=2, **kind)
     assert (plain.threads, plain.num_workers) == ((2, 0) if why is None else (0, 2))
@@ -521,7 +522,7 @@ def test_worker_processes_are_watched_with_what_the_options_say(
     monkeypatch, options, ahead, timeout
 ):
     asked = []
-    monkeypatch.setattr(loader_module, "WorkerWatch", lambda data, **said: asked.append(said))
+    monkeypatch.setattr(loader_options, "WorkerWatch", lambda data, **said: asked.append(said))
     watched = made(num_workers=2, options=options, split="val")
     expected = {"split": "val", "rows": 4, "workers": 2, "ahead": ahead, "timeout": timeout}
     assert asked == [expected]
