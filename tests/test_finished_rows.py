@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.core.batch import Batch
-from datamodules.core.collate import collate, pad_pairs
+from datamodules.core.collate import collate, collate_inputs, pad_pairs
 from datamodules.core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from datamodules.core.keyed import KeyedDataset, SampleError
 from datamodules.core.pictures import PictureDataset
@@ -89,6 +89,13 @@ def test_with_and_without_targets(targets):
     assert same(found, FINISH(late))
     inputs = found.inputs if isinstance(found, Batch) else found
     assert inputs.dtype == torch.float32
+
+
+def test_two_views_of_a_picture_are_no_picture_and_its_target():
+    rows = [(picture(), picture()) for _ in range(3)]
+    found, _ = made(rows, collate_fn=collate_inputs)
+    late, _ = made(rows, collate_fn=collate_inputs, finish=None)
+    assert same(FINISH(found), FINISH(late))
 
 
 def test_a_batch_that_is_kept_is_not_written_over():

@@ -19,12 +19,16 @@ PLACED = torch.empty(0)  # in the place of a picture that lies in the batch's me
 class Rows:
     """The samples of one batch, as they come.
 
+    Args:
+        join: Samples to batch.
+
     Attributes:
         samples: What was taken.
         is_whole: Whether :meth:`joined` can join them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, join: Callable[[Any], Any]) -> None:
+        self.join = join
         self.samples: list[Any] = []
         self.is_whole = True
 
@@ -32,9 +36,9 @@ class Rows:
         """Take the next sample."""
         self.samples.append(sample)
 
-    def joined(self, join: Callable[[Any], Any]) -> Any:
-        """The batch that ``join`` makes of them."""
-        return join(self.samples)
+    def joined(self) -> Any:
+        """The batch of them."""
+        return self.join(self.samples)
 
 
 class FinishedRows(Rows):
@@ -46,32 +50,29 @@ class FinishedRows(Rows):
     Args:
         finish: What is done to each picture.
         count: Samples of the batch, at most.
+        join: One of ``STACKS``; for ``collate_inputs`` a sample has no target.
 
     Attributes:
         is_whole: False once a sample was no picture for ``finish`` or of another shape: the batch
             has to be made anew by :class:`Rows`.
     """
 
-    def __init__(self, finish: Finish, count: int) -> None:
-        super().__init__()
+    def __init__(self, finish: Finish, count: int, join: Callable[[Any], Any]) -> None:
+        super().__init__(join)
         self.finish, self.count = finish, count
         self._memory: Tensor | None = None
 
     def take(self, sample: Any) -> None:
         """Take the next sample: a picture, or a picture and its target."""
-        is_pair = isinstance(sample, tuple) and len(sample) == 2
+        is_pair = self.join is not collate_inputs and isinstance(sample, tuple) and len(sample) == 2
         picture = sample[0] if is_pair else sample
         self.is_whole = self.is_whole and self._place(picture)
         self.samples.append((PLACED, sample[1]) if is_pair else PLACED)
 
-    def joined(self, join: Callable[[Any], Any]) -> Any:
-        """The batch, finished.
-
-        Args:
-            join: One of ``STACKS``.
-        """
+    def joined(self) -> Any:
+        """The batch, finished."""
         assert self._memory is not None
-        batch, pictures = join(self.samples), self._memory[: len(self.samples)]
+        batch, pictures = self.join(self.samples), self._memory[: len(self.samples)]
         return batch._replace(inputs=pictures) if isinstance(batch, Batch) else pictures
 
     def _place(self, picture: Any) -> bool:

@@ -126,11 +126,10 @@ class KeyedDataset(Dataset[Any]):
                 self.finish = None  # such samples may come again
                 return self._joined(rows, seeds)
         self._note(-1)
-        join = self.collate_fn or default_collate
         if bad and not kept:
-            return PartBatch(no_rows(join([self.dataset.blank()])), 0, bad)
+            return PartBatch(no_rows(made.join([self.dataset.blank()])), 0, bad)
         try:
-            batch = made.joined(join)
+            batch = made.joined()
         except StackError as error:
             raise SampleError(
                 error.named(*(self.name(kept[i]) for i in error.positions))
@@ -153,9 +152,10 @@ class KeyedDataset(Dataset[Any]):
         return hasattr(type(self.dataset), "unfinished")
 
     def _rows(self, count: int) -> Rows:
-        if self._leaves and self.finish is not None and self.collate_fn in STACKS:
-            return FinishedRows(self.finish, count)
-        return Rows()
+        join = self.collate_fn or default_collate
+        if self._leaves and self.finish is not None and join in STACKS:
+            return FinishedRows(self.finish, count, join)
+        return Rows(join)
 
     def _note(self, index: int) -> None:
         if self.reading is not None and (info := get_worker_info()) is not None:
