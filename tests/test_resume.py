@@ -6,15 +6,11 @@ One command prints the table of situations: ``python -m pytest tests/test_resume
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from processes import members, run_program
 from resume_run import run, seen
+from warm_start import run_warm
 
 PROGRAM = Path(__file__).parent / "resume_run.py"
 # 22 rows in batches of 4 are 6 steps an epoch, 18 in all
@@ -90,20 +86,7 @@ def program(tmp_path, name, settings, ckpt=None, *, fails=False):
     given = {"settings": settings, "folder": str(tmp_path / name), "out": str(out), "ckpt": ckpt}
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(given))
-    if not fails:
-        run_program(PROGRAM, path, timeout=120)
-        return out
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(path)],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert process.wait(120) != 0
-    finally:
-        if members(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
+    run_warm(PROGRAM, path, ranks=settings.get("devices", 1), fails=fails)
     return out
 
 
