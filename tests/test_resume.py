@@ -109,8 +109,9 @@ def whole_on_two(tmp_path_factory):
 )
 def test_goes_on_after_a_signal(tmp_path, settings, name):
     run({**settings, "stop": None}, tmp_path / "whole", tmp_path / "whole.out")
-    first = program(tmp_path, "first", settings, fails=True)
+    first = program(tmp_path, "first", settings, fails=settings["how"] == "kill")
     step, saved = last_saved(tmp_path / "first")
+    assert len(seen(first)) == settings["stop"]
     run({**settings, "stop": None}, tmp_path / "first", tmp_path / "rest.out", saved)
     whole = seen(tmp_path / "whole.out")
     assert seen(first)[:step] == whole[:step]
