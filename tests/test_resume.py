@@ -80,13 +80,13 @@ def test_after_the_last_step_of_max_steps_with_more_steps(tmp_path):
     assert first + rest == seen(tmp_path / "whole.out")
 
 
-def program(tmp_path, name, settings, ckpt=None, *, fails=False):
+def program(tmp_path, name, settings, ckpt=None, *, code=0):
     """One fit as a program; returns the records' path."""
     out = tmp_path / f"{name}.out"
     given = {"settings": settings, "folder": str(tmp_path / name), "out": str(out), "ckpt": ckpt}
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(given))
-    run_warm(PROGRAM, path, ranks=settings.get("devices", 1), fails=fails)
+    run_warm(PROGRAM, path, ranks=settings.get("devices", 1), code=code)
     return out
 
 
@@ -109,7 +109,7 @@ def whole_on_two(tmp_path_factory):
 )
 def test_goes_on_after_a_signal(tmp_path, settings, name):
     run({**settings, "stop": None}, tmp_path / "whole", tmp_path / "whole.out")
-    first = program(tmp_path, "first", settings, fails=settings["how"] == "kill")
+    first = program(tmp_path, "first", settings, code=None if settings["how"] == "kill" else 0)
     step, saved = last_saved(tmp_path / "first")
     assert len(seen(first)) == settings["stop"]
     run({**settings, "stop": None}, tmp_path / "first", tmp_path / "rest.out", saved)
@@ -122,7 +122,7 @@ def test_goes_on_after_a_signal(tmp_path, settings, name):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_goes_on_after_a_kill_on_two_processes(tmp_path, whole_on_two, workers):
     settings = {"stop": 2, "devices": 2, "how": "kill", "workers": workers}
-    first = program(tmp_path, "first", settings, fails=True)
+    first = program(tmp_path, "first", settings, code=None)
     step, saved = last_saved(tmp_path / "first")
     rest = program(tmp_path, "rest", {**settings, "stop": None}, saved)
     for rank in (0, 1):
