@@ -44,3 +44,12 @@ def test_more_texts_than_a_byte_counts(monkeypatch):
     found = DistinctTexts.of(pl.Series([*texts, None]))
     assert found.places[-1] == 256
     assert found.spread(found.texts.to_numpy()).tolist() == [*texts, None]
+
+
+@pytest.mark.parametrize("head", [1, 2, 5, 12, 10_000])
+def test_texts_that_the_head_lacks_are_found(cells, head, monkeypatch):
+    expected = DistinctTexts.of(cells)
+    monkeypatch.setattr("datamodules.core.distinct_texts.HEAD", head)
+    found = DistinctTexts.of(cells)
+    assert found.texts.to_list() == expected.texts.to_list()
+    assert found.spread(found.texts.to_numpy()).tolist() == cells.to_list()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .encodings import Text, give_back, read_text
-from .records import Layout, count_regular, find_layout, parse_records
+from .records import Layout, count_even, count_regular, find_layout, parse_records
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,7 +97,9 @@ def _read_regular(
     import polars as pl
 
     data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
-    records = count_regular(data, separator=layout.separator, width=len(names))
+    # without quotes polars sees to it that no record is too long, and so none is too short
+    count = count_regular if text.data.find(b'"', layout.start, text.end) >= 0 else count_even
+    records = count(data, separator=layout.separator, width=len(names))
     if records is None or any("\n" in cell or "\r" in cell for cell in layout.header):
         return None
     give_back(text)

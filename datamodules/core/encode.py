@@ -109,7 +109,7 @@ def encode(
         block, flag = slice(at, at + BLOCK), len(numbers)
         for j, feature in enumerate(numbers):
             values = columns[feature["name"]].numbers[rows[block]]  # type: ignore[index]
-            gaps = np.isnan(values)
+            gaps = np.isnan(values) if columns[feature["name"]].has_gaps else False
             if found := int(np.count_nonzero(gaps)):
                 values[gaps] = feature["fill"]
             values -= feature["mean"]
