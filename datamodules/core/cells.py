@@ -168,7 +168,7 @@ def read_column(series: pl.Series, rules: CellRules) -> Column:
 
     kind, name = series.dtype, series.name
     if kind in (pl.String, pl.Categorical, pl.Enum):
-        return _from_text(series.cast(pl.String), rules)
+        return _from_text(series, rules)
     if kind == pl.Boolean:
         flags = series.cast(pl.Int32).fill_null(-1).to_numpy()
         return Column(name, codes=flags, words=["False", "True"], text=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .distinct_texts import MOSTLY_UNLIKE
 from .encodings import Text, give_back, read_text
 from .records import Layout, count_even, count_regular, find_layout, parse_records
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FLOAT = re.compile(r"-?\d+\.\d+([eE][+-]?\d+)?$")
+# Fewer cells in the sample do not show whether texts come again.
+MANY_CELLS = 100
 NUMBER = re.compile(r"-?\d{1,15}$|" + FLOAT.pattern)
 
 
 class CsvFrame(NamedTuple):
-    """A CSV file as texts; columns of plain decimal numbers come as float64 at once.
+    """A CSV file as texts, or codes of them; columns of plain decimal numbers come as float64.
 
     Attributes:
         frame: One column a name.
@@ -105,9 +108,12 @@ def _read_regular(
     give_back(text)
     as_is = text.as_is and layout.start == 0
     source: Any = path if as_is else text.data[layout.start : text.end]
+    texts: list[Any] = [pl.String] * len(names)
+    if count is count_even:
+        texts = [pl.Categorical if few else pl.String for few in _few_texts(layout, len(names))]
     floats = _float_columns(layout.sample, len(names)) if points else set()
     for numeric in (floats, set()) if floats else (set(),):
-        dtypes = [pl.Float64 if i in numeric else pl.String for i in range(len(names))]
+        dtypes = [pl.Float64 if i in numeric else kind for i, kind in enumerate(texts)]
         try:
             frame = pl.read_csv(
                 source,
@@ -151,10 +157,16 @@ def _float_columns(sample: Sequence[Sequence[str]], width: int) -> set[int]:
     return found
 
 
+def _few_texts(layout: Layout, width: int) -> list[bool]:
+    """Columns whose texts come again and again in the sample: read as codes at once."""
+    columns = [[record[i] for record in layout.sample if len(record) > i] for i in range(width)]
+    return [MANY_CELLS <= len(cells) >= MOSTLY_UNLIKE * len({*cells}) for cells in columns]
+
+
 def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> None:
     import polars as pl
 
-    if frame.schema[frame.columns[0]] != pl.String:
+    if frame.schema[frame.columns[0]] == pl.Float64:
         return
     for row in (frame.to_series(0) == header[0]).arg_true().to_list():
         if [str(cell or "") for cell in frame.row(row)] == list(header):
