@@ -96,14 +96,9 @@ class Column:
         return np.isnan(self.numbers)
 
     @cached_property
-    def has_gaps(self) -> bool:
-        """Whether a number is missing."""
-        return self.numbers is not None and bool(np.isnan(self.numbers).any())
-
-    @cached_property
-    def holds_infinity(self) -> bool:
-        """Whether a number is infinite."""
-        return self.numbers is not None and bool(np.isinf(self.numbers).any())
+    def finite(self) -> bool:
+        """Whether all cells are numbers, none of them missing or infinite."""
+        return self.numbers is not None and bool(np.isfinite(self.numbers).all())
 
     def words_in(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Those of ``rows`` whose cell holds something that is no number."""

@@ -138,7 +138,7 @@ def check_numbers(table: Table, column: Column, rows: Rows) -> None:
     if len(words):
         _refuse_words(table, column, words)
     assert column.numbers is not None
-    if not column.holds_infinity:
+    if column.finite:
         return
     infinite = rows[np.isinf(column.numbers[rows])]
     if len(infinite):
@@ -189,7 +189,7 @@ def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[
     assert column.numbers is not None
     # into the same memory for each column: new memory of this size costs more than the gather
     values = column.numbers.take(rows, out=room, mode="clip")
-    gaps = np.isnan(values) if column.has_gaps else np.zeros(0, np.bool_)
+    gaps = np.zeros(0, np.bool_) if column.finite else np.isnan(values)
     feature = {
         "name": column.name,
         "kind": "numeric",

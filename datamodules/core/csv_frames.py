@@ -100,17 +100,17 @@ def _read_regular(
     import polars as pl
 
     data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
-    # without quotes polars sees to it that no record is too long, and so none is too short
-    count = count_regular if text.data.find(b'"', layout.start, text.end) >= 0 else count_even
+    bare = len(names) > 1 and text.data.find(b'"', layout.start, text.end) < 0
+    # polars refuses a record that is too long, so that an even count shows that none is too short
+    count = count_even if bare else count_regular
     records = count(data, separator=layout.separator, width=len(names))
     if records is None or any("\n" in cell or "\r" in cell for cell in layout.header):
         return None
     give_back(text)
     as_is = text.as_is and layout.start == 0
     source: Any = path if as_is else text.data[layout.start : text.end]
-    texts: list[Any] = [pl.String] * len(names)
-    if count is count_even:
-        texts = [pl.Categorical if few else pl.String for few in _few_texts(layout, len(names))]
+    few = _few_texts(layout.sample, len(names)) if bare else set()
+    texts = [pl.Categorical if i in few else pl.String for i in range(len(names))]
     floats = _float_columns(layout.sample, len(names)) if points else set()
     for numeric in (floats, set()) if floats else (set(),):
         dtypes = [pl.Float64 if i in numeric else kind for i, kind in enumerate(texts)]
@@ -157,10 +157,10 @@ def _float_columns(sample: Sequence[Sequence[str]], width: int) -> set[int]:
     return found
 
 
-def _few_texts(layout: Layout, width: int) -> list[bool]:
+def _few_texts(sample: Sequence[Sequence[str]], width: int) -> set[int]:
     """Columns whose texts come again and again in the sample: read as codes at once."""
-    columns = [[record[i] for record in layout.sample if len(record) > i] for i in range(width)]
-    return [MANY_CELLS <= len(cells) >= MOSTLY_UNLIKE * len({*cells}) for cells in columns]
+    columns = ([record[i] for record in sample if len(record) > i] for i in range(width))
+    return {i for i, c in enumerate(columns) if MANY_CELLS <= len(c) >= MOSTLY_UNLIKE * len({*c})}
 
 
 def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> None:
