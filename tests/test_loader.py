@@ -18,6 +18,7 @@ from datamodules.core.keyed import KeyedDataset, SampleError
 from datamodules.core.loader_options import check_loader_options, make_loader
 from datamodules.core.samplers import ShardedBatchSampler
 from datamodules.core.steps import Shuffled
+from datamodules.core.worker_faults import end_workers
 
 
 class Draws(Dataset):
@@ -181,6 +182,7 @@ def test_workers_end_with_an_error_in_this_process_and_the_next_epoch_starts_oth
     refused.seen = []
     loader.finish = None
     assert len(list(loader)) == 6
+    end_workers(loader._iterator)  # the traceback keeps those that stay
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -193,6 +195,32 @@ def test_workers_end_with_an_iteration_that_is_left_unless_they_stay(persistent)
     assert bool(set(active_children()) - set(before)) is persistent
     del batches, loader
     assert set(active_children()) <= set(before)
+
+
+def test_workers_that_do_not_stay_end_with_an_interrupt():
+    before = active_children()
+    batches = iter(build(Draws(), num_workers=1))
+    next(batches)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        batches.throw(KeyboardInterrupt())
+    assert kept.tb, "holds what holds the workers"
+    assert set(active_children()) <= set(before)
+
+
+def test_workers_that_stayed_and_cannot_go_on_are_ended_and_others_started(monkeypatch):
+    def lost(*_):
+        raise RuntimeError("worker exited unexpectedly")
+
+    before = active_children()
+    loader = build(Draws(), num_workers=1, persistent=True)
+    assert len(list(loader)) == 6
+    monkeypatch.setattr(loader._iterator, "_reset", lost)
+    with pytest.raises(RuntimeError, match="exited unexpectedly") as kept:
+        list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before)
+    assert len(list(loader)) == 6
+    end_workers(loader._iterator)  # the traceback keeps them
 
 
 class Whole(Dataset):
