@@ -8,6 +8,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -92,10 +93,11 @@ def print_table(result: Result) -> None:
     names = [name for name in names if name not in same]
     for name in names:
         longest = max(len(cell(row[name])) for row in result.rows)
+        words = name.replace("_", " ")  # headers break, so that names need not
         table.add_column(
-            escape(name.replace("_", " ")),
+            escape(fill(words, max(min(longest, NAME_WIDTH), *map(len, words.split())))),
             justify="right" if _numeric(result, name) else "left",
-            min_width=min(longest, NAME_WIDTH),  # headers break before names do
+            min_width=min(longest, NAME_WIDTH),
             overflow="fold",
         )
     for row in result.rows:
