@@ -23,7 +23,7 @@ REMEDIES = {
     "transform": "the transform is the limit; drop or move steps, or add workers",
     "sample": "the dataset's own __getitem__ is the limit; add workers, or cache",
     "collate": "joining samples is the limit; return arrays of one size",
-    "finish": "the last step on the host is the limit; install numba, or train on an accelerator, which does it",
+    "finish": "the last step on the host is the limit; install numba, or use an accelerator",
     "gather": "taking rows out of memory is the limit; larger batches cost less a sample",
     "transfer": "the copy to the device is the limit; pin_memory lets it overlap with the step",
 }
