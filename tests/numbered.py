@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch.utils.data import Dataset
 
@@ -20,3 +22,11 @@ class Numbered(Dataset):
 
     def describe(self, index):
         return str(self.rows[index])
+
+
+class Imported(Numbered):
+    """Input is whether Lightning and torchvision are imported where it is read."""
+
+    def __getitem__(self, index):
+        heavy = ("lightning", "torchvision")
+        return torch.tensor([name in sys.modules for name in heavy]), int(self.rows[index]) % 2
