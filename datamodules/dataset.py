@@ -18,7 +18,7 @@ from .core.dataset_facts import fit_classes, fit_inputs
 from .core.decode import decode_image
 from .core.finish import Finish
 from .core.found_labels import as_array, column_of, find_classes, find_labels
-from .core.loader import make_stream_loader
+from .core.loader_options import make_stream_loader
 from .core.ram_cache import RamCache, check_cache
 from .core.seeding import Indices, kept_random_state
 from .core.settings import check_name, given_again

@@ -7,8 +7,19 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # inside core: who may use whom of the project
-GROUND = {"batch", "splits", "seeding", "samplers", "decode", "packs", "finish", "loader", "keyed"}
-HEAVY = {"polars", "tokenizers", "matplotlib", "sklearn", "pandas", "simplejpeg"}
+GROUND = {
+    "batch",
+    "splits",
+    "seeding",
+    "samplers",
+    "decode",
+    "packs",
+    "finish",
+    "loader",
+    "loader_options",
+    "keyed",
+}
+HEAVY = {"polars", "tokenizers", "matplotlib", "sklearn", "pandas", "simplejpeg", "numba"}
 FILES = sorted(
     p for folder in ("datamodules", "models", "scripts") for p in (ROOT / folder).rglob("*.py")
 )

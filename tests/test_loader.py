@@ -15,9 +15,10 @@ from datamodules.core import cores
 from datamodules.core.collate import collate
 from datamodules.core.cores import default_workers, usable_cores
 from datamodules.core.keyed import KeyedDataset, SampleError
-from datamodules.core.loader import check_loader_options, make_loader
+from datamodules.core.loader_options import check_loader_options, make_loader
 from datamodules.core.samplers import ShardedBatchSampler
 from datamodules.core.steps import Shuffled
+from datamodules.core.worker_faults import end_workers
 
 
 class Draws(Dataset):
@@ -160,6 +161,66 @@ def test_an_error_names_the_sample_and_its_cause(workers):
         list(loader)
     assert kept.tb
     assert set(active_children()) <= set(before), "workers outlive the error"
+
+
+def refused(batch):
+    if len(refused.seen) == 2:
+        raise ValueError("the finishing step failed")
+    refused.seen.append(batch)
+    return batch
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_with_an_error_in_this_process_and_the_next_epoch_starts_others(persistent):
+    refused.seen = []
+    loader = build(Draws(), num_workers=1, persistent=persistent, finish=refused)
+    before = active_children()
+    with pytest.raises(ValueError, match="finishing step failed") as kept:
+        list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before), "workers outlive the error"
+    refused.seen = []
+    loader.finish = None
+    assert len(list(loader)) == 6
+    end_workers(loader._iterator)  # the traceback keeps those that stay
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_with_an_iteration_that_is_left_unless_they_stay(persistent):
+    before = active_children()
+    loader = build(Draws(), num_workers=1, persistent=persistent)
+    batches = iter(loader)
+    next(batches)
+    batches.close()
+    assert bool(set(active_children()) - set(before)) is persistent
+    del batches, loader
+    assert set(active_children()) <= set(before)
+
+
+def test_workers_that_do_not_stay_end_with_an_interrupt():
+    before = active_children()
+    batches = iter(build(Draws(), num_workers=1))
+    next(batches)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        batches.throw(KeyboardInterrupt())
+    assert kept.tb, "holds what holds the workers"
+    assert set(active_children()) <= set(before)
+
+
+def test_workers_that_stayed_and_cannot_go_on_are_ended_and_others_started(monkeypatch):
+    def lost(*_):
+        raise RuntimeError("worker exited unexpectedly")
+
+    before = active_children()
+    loader = build(Draws(), num_workers=1, persistent=True)
+    assert len(list(loader)) == 6
+    monkeypatch.setattr(loader._iterator, "_reset", lost)
+    with pytest.raises(RuntimeError, match="exited unexpectedly") as kept:
+        list(loader)
+    assert kept.tb
+    assert set(active_children()) <= set(before)
+    assert len(list(loader)) == 6
+    end_workers(loader._iterator)  # the traceback keeps them
 
 
 class Whole(Dataset):

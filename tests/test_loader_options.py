@@ -12,13 +12,14 @@ import torch
 from torch.utils.data import Dataset, SequentialSampler, TensorDataset, get_worker_info
 
 from datamodules.core import loader as loader_module
+from datamodules.core import loader_options
 from datamodules.core.auto_workers import AutoWorkers
 from datamodules.core.batch import RowBatch
 from datamodules.core.collate import collate
-from datamodules.core.loader import (
+from datamodules.core.loader import lies_inside
+from datamodules.core.loader_options import (
     LOADER_OPTIONS,
     check_loader_options,
-    lies_inside,
     make_loader,
     make_plain_loader,
     make_stream_loader,
@@ -199,6 +200,12 @@ def test_defaults_and_what_is_chosen_arrive():
     assert (chosen.finish, chosen.prefetch_factor, chosen.workers) == (str, 5, 2)
     users = made(num_workers=1, persistent=True, options={"persistent_workers": False})
     assert not users.persistent_workers
+    assert not made(num_workers=1).persistent_workers
+
+
+def test_an_option_that_a_checkpoint_could_not_hold_has_to_be_given_again():
+    with pytest.raises(ValueError, match=r"pass loader_options\['collate_fn'\]= again"):
+        made(options={"collate_fn": "<function mine>"})
 
 
 def test_each_batch_is_finished_once_and_in_the_consuming_process():
@@ -208,7 +215,7 @@ def test_each_batch_is_finished_once_and_in_the_consuming_process():
 
 def test_the_number_of_workers_is_that_of_the_cores_and_at_most_that_of_the_batches(monkeypatch):
     asked = []
-    monkeypatch.setattr(loader_module, "default_workers", lambda n: asked.append(n) or 2)
+    monkeypatch.setattr(loader_options, "default_workers", lambda n: asked.append(n) or 2)
     assert made(num_workers=None).num_workers == 2
     assert made(num_workers=None, batch_size=10).num_workers == 1
     assert made(InMemory(), num_workers=None).num_workers == 0
@@ -266,8 +273,8 @@ def test_workers_of_no_chosen_kind_are_threads_unless_something_is_for_processes
     monkeypatch, dataset, options, why
 ):
     said = []
-    monkeypatch.setattr(loader_module, "rank_zero_info", said.append)
-    monkeypatch.setattr(loader_module, "default_workers", lambda n: 1)
+    monkeypatch.setattr(loader_options, "rank_zero_info", said.append)
+    monkeypatch.setattr(loader_options, "default_workers", lambda n: 1)
     kind = {"worker_type": "auto", "options": options, "batch_size": 1, "split": "val"}
     plain = made(dataset, num_workers=2, **kind)
     assert (plain.threads, plain.num_workers) == ((2, 0) if why is None else (0, 2))
@@ -286,6 +293,14 @@ def test_workers_of_no_chosen_kind_are_threads_unless_something_is_for_processes
         options=options,
     )
     assert by_default.threads == plain.threads
+
+
+def test_processes_that_were_asked_for_are_said_where_threads_could_find_their_number(monkeypatch):
+    said = []
+    monkeypatch.setattr(loader_options, "rank_zero_info", said.append)
+    monkeypatch.setattr(loader_options, "default_workers", lambda n: 2)
+    assert made(num_workers=AutoWorkers(2), worker_type="process").num_workers == 2
+    assert said == ['num_workers="auto": 2 processes for train, not threads: worker_type="process"']
 
 
 def test_threads_that_cannot_serve_are_refused_with_the_reason():
@@ -383,6 +398,7 @@ def test_a_plain_loader_reads_in_order_with_a_sampler_of_torchs_own():
     assert [batch.tolist() for batch in loader] == [[0, 1], [4, 9], [16]]
     assert isinstance(loader.sampler, SequentialSampler)
     assert loader.batch_size == 2
+    assert (loader.threads, loader.ahead, loader.workers) == (0, 2, 0)
     assert loader.skipped is None
     assert loader.state_dict() == {"epoch": 0, "batches": 3, "num_replicas": 1}
 
@@ -513,6 +529,30 @@ def test_the_place_tells_seeds_apart_whose_batches_are_the_same():
     assert places[0] != places[1], "the samples' draws differ"
 
 
+class Passing:
+    """Stands for WorkerWatch: what it was asked, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def check_memory(self):
+        self.asked.append("memory")
+
+    def over(self, batches):
+        for batch in batches:
+            self.asked.append("batch")
+            yield batch
+
+
+def test_the_watch_is_asked_before_workers_start_and_sees_each_batch():
+    loader = made(num_workers=1)
+    loader.watch = Passing()
+    batches = iter(loader)
+    assert loader.watch.asked == [], "nothing starts before the first batch is wanted"
+    assert len(list(batches)) == 3
+    assert loader.watch.asked == ["memory", "batch", "batch", "batch"]
+
+
 @pytest.mark.parametrize(
     ("options", "ahead", "timeout"),
     [({}, 2, 0), ({"prefetch_factor": 5, "timeout": 9}, 5, 9)],
@@ -520,9 +560,12 @@ def test_the_place_tells_seeds_apart_whose_batches_are_the_same():
 def test_worker_processes_are_watched_with_what_the_options_say(
     monkeypatch, options, ahead, timeout
 ):
-    asked = []
-    monkeypatch.setattr(loader_module, "WorkerWatch", lambda data, **said: asked.append(said))
+    asked, watch = [], Passing()
+    monkeypatch.setattr(
+        loader_options, "WorkerWatch", lambda data, **said: asked.append(said) or watch
+    )
     watched = made(num_workers=2, options=options, split="val")
+    assert watched.watch is watch
     expected = {"split": "val", "rows": 4, "workers": 2, "ahead": ahead, "timeout": timeout}
     assert asked == [expected]
     assert isinstance(watched.collate_fn, InSharedMemory)

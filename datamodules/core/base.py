@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 
 from .folds import check_limit
 from .kinds import SAMPLINGS
-from .loader import Loader, check_loader_options, lies_inside
+from .loader import Loader, lies_inside
+from .loader_options import check_loader_options
 from .loading import Loading
 from .mix import mixed
 from .plans import Sampling

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from .arrays import open_array
 from .base import DataModule, Split
 from .disk_writes import named_writes, write_all
-from .loader import make_plain_loader
+from .loader_options import make_plain_loader
 from .pack_lock import sole_writer
 from .splits import fingerprint
 

@@ -15,7 +15,7 @@ from .cores import default_workers
 from .draws import drawn_elsewhere
 from .finish import Finish
 from .kinds import facts_of, make_plan
-from .loader import make_loader, make_plain_loader
+from .loader_options import make_loader, make_plain_loader
 from .mix import Mix
 from .plans import GlobalBatches, Sampling
 from .ram_cache import RamCache

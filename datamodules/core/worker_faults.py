@@ -124,18 +124,6 @@ class WorkerWatch:
             ) from error
 
 
-def ending(batches: Iterator[Any], *, always: bool = False) -> Iterator[Any]:
-    """Hand batches on, and end the workers after an error; ``always``: with the iteration."""
-    try:
-        yield from batches
-    except Exception:
-        end_workers(batches)
-        raise
-    finally:
-        if always:
-            end_workers(batches)
-
-
 def end_workers(batches: Any) -> None:
     """End the worker processes of torch's iterator now.
 

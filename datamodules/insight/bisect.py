@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 
 from ..core.base import DataModule
 from ..core.keyed import KeyedDataset
-from ..core.loader import PROCESS_OPTIONS
+from ..core.loader_options import PROCESS_OPTIONS
 from ..core.seeding import kept_random_state
 from .replayed import Digests, alarm, difference, run_over
 from .safe import SAMPLES, make_safe
