@@ -71,6 +71,17 @@ def test_crops_and_flips_are_torchs(loops, step, shape):
         assert answered > 15 or step.ratio[1] < 0.5, "torch is asked seldom"
 
 
+def test_a_schedule_may_change_the_steps(loops):
+    steps = [v2.RandomResizedCrop(9), v2.RandomHorizontalFlip(0.0)]
+    head = crop_first(steps).head
+    for scale, ratio, p in [((0.1, 0.2), (1, 2), 0.0), ([0.3, 0.4], (1, 1), 1.0)]:
+        steps[0].scale, steps[0].ratio, steps[1].p = scale, ratio, p
+        torch.manual_seed(3)
+        expected = head.draw(375, 500)
+        assert head.seeded.draw(375, 500, 3) == (expected.box, [p])
+        assert head.draw(375, 500, 3) == expected
+
+
 def test_sides_that_a_rounding_decides_are_left_to_torch(loops):
     head = crop_first([v2.RandomResizedCrop(9, scale=(0.25, 0.25), ratio=(1, 1))]).head
     assert head.seeded.draw(9, 1, 0) is None, "a side of 1.5 exactly"

@@ -49,12 +49,16 @@ class SeededCrop:
     """
 
     def __init__(self, step: Any, flips: Sequence[Any]) -> None:
-        scale, ratio = tuple(map(float, step.scale)), tuple(map(float, step.ratio))
-        kind: Any = type(step)
-        self.agrees = _agrees(kind, scale, ratio)
-        least, most, low, high = (np.float32(v) for v in (*scale, *_log(ratio)))
-        self.interval = least, most - least, low, high - low
-        self.chances = np.array([flip.p for flip in flips], np.float32)
+        self.step, self.flips = step, list(flips)
+        self._settings: tuple[Any, ...] | None = None
+        self._interval: tuple[np.float32, ...] = ()
+        self._chances = np.empty(0, np.float32)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the installed torchvision draws such a crop in the way that is known."""
+        kind: Any = type(self.step)
+        return _agrees(kind, tuple(map(float, self.step.scale)), tuple(map(float, self.step.ratio)))
 
     def draw(self, height: int, width: int, seed: int) -> tuple[Box, list[int]] | None:
         """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
@@ -71,11 +75,23 @@ class SeededCrop:
         loops = kernels()
         if loops is None or not self.agrees:
             return None
-        drawn = np.empty(4 + len(self.chances), np.int64)
-        if not loops.draw_crop(seed, height, width, *self.interval, self.chances, drawn):
+        self._read_settings()
+        drawn = np.empty(4 + len(self.flips), np.int64)
+        if not loops.draw_crop(seed, height, width, *self._interval, self._chances, drawn):
             return None
         top, left, tall, wide, *flips = drawn.tolist()
         return (top, left, tall, wide), flips
+
+    def _read_settings(self) -> None:
+        """Scale, ratio and chances as they are now: a schedule may change them."""
+        scale, ratio = tuple(self.step.scale), tuple(self.step.ratio)
+        settings = (scale, ratio, *(flip.p for flip in self.flips))
+        if settings != self._settings:
+            low_high = _log(tuple(map(float, ratio)))
+            least, most, low, high = (np.float32(v) for v in (*scale, *low_high))
+            self._interval = least, most - least, low, high - low
+            self._chances = np.array(settings[2:], np.float32)
+            self._settings = settings
 
 
 def box_of(params: dict[str, Any]) -> Box:
