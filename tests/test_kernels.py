@@ -33,7 +33,7 @@ def loops(request, monkeypatch):
     """The loops as Python runs them, and compiled where numba is installed."""
     found = PLAIN
     if request.param == "numba":
-        pytest.importorskip("numba")
+        pytest.importorskip("numba", exc_type=ImportError)
         found = load_kernels() or pytest.skip("numba is told not to compile")
     for room in (crop_draws, finish_room):
         monkeypatch.setattr(room, "kernels", lambda: found)
