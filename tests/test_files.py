@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from picture_files import solid
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from touched_paths import Touched
 
 from datamodules.core.decode import IMAGE_SUFFIXES, decode_image
 from datamodules.core.files import (
@@ -93,36 +93,6 @@ def test_a_folder_equals_asking_each_entry_what_it_is(tmp_path):
 def test_path_list_ends_like_a_list(index):
     with pytest.raises(IndexError, match="of 2"):
         PathList(["a", "b"])[index]
-
-
-def private_bytes():
-    text = Path("/proc/self/smaps_rollup").read_text()
-    return 1024 * sum(int(kb) for kb in re.findall(r"Private_(?:Clean|Dirty): +(\d+)", text))
-
-
-class Touched(Dataset):
-    """Item i: private memory that touching every path and label takes, and where they lie."""
-
-    def __init__(self, pictures):
-        self.pictures = pictures
-
-    def __len__(self):
-        return 2
-
-    def __getitem__(self, item):
-        pictures = self.pictures
-        self.touch(range(100))  # what the interpreter takes once
-        before = private_bytes()
-        self.touch(range(len(pictures)))
-        return private_bytes() - before, all(
-            tensor.is_shared()
-            for tensor in (pictures.sources._bytes, pictures.sources._ends, pictures.targets)
-        )
-
-    def touch(self, rows):
-        for row in rows:
-            assert type(self.pictures.describe(row)) is str
-            assert int(self.pictures.targets[row]) >= 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
