@@ -32,6 +32,7 @@ class Parent:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, "MPLBACKEND": "Agg"},  # read when matplotlib is imported
         )
         self.is_ready = False
         atexit.register(self.end)
