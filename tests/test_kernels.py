@@ -92,6 +92,18 @@ def test_a_seeded_sample_leaves_the_generators_to_those_who_need_them(loops):
     assert torch.equal(found[1], expected[1])
 
 
+def test_a_step_that_is_changed_later_is_drawn_as_it_is_then(loops):
+    crop, flip = v2.RandomResizedCrop(9), v1.RandomHorizontalFlip(0.0)
+    head = crop_first([crop, flip]).head
+    head.draw(375, 500, 7)
+    crop.scale, crop.ratio, flip.p = (0.3, 0.4), [0.9, 1.1], 1.0
+    torch.manual_seed(7)
+    expected = head.draw(375, 500)
+    assert head.seeded.draw(375, 500, 7) is not None
+    assert head.draw(375, 500, 7) == expected
+    assert expected.flips == [-1]
+
+
 def test_a_torchvision_that_draws_otherwise_is_asked_itself(loops, monkeypatch):
     monkeypatch.setattr(crop_draws, "_agrees", lambda kind, scale, ratio: False)
     head = crop_first([v2.RandomResizedCrop(9)]).head
