@@ -34,6 +34,12 @@ def test_line_ends_may_be_mixed(tmp_path):
     assert frame.rows() == [("1", "x\r\ny"), ("2", "z")]
 
 
+@pytest.mark.parametrize("rows", [3, 300])
+def test_line_ends_that_python_wrote_twice_on_windows_are_no_part_of_a_cell(tmp_path, rows):
+    frame = read(tmp_path, "a,b\r\r\n" + "1,yes\r\r\n2.5,no\r\r\n" * rows).frame
+    assert frame.rows() == [("1", "yes"), ("2.5", "no")] * rows
+
+
 def test_a_header_over_two_lines_is_one_record(tmp_path):
     frame = read(tmp_path, '"a\nb",c\n1,2\n').frame
     assert frame.columns == ["a\nb", "c"]

@@ -66,6 +66,18 @@ def test_memory_comes_back_when_nothing_refers_to_it():
     assert buffers.take((3, 2)).data_ptr() == address
 
 
+def test_batches_of_many_sizes_leave_a_few_blocks_alone():
+    buffers = Buffers(sizes=3)
+    kept = buffers.take((9,))
+    for size in (1, 2, 3, 4, 1):
+        buffers.take((size,))
+    assert list(buffers._free) == [3, 4, 1]
+    free = buffers._free[1][0].data_ptr()
+    assert buffers.take((1,)).data_ptr() == free
+    del kept
+    assert 9 not in buffers._free
+
+
 def test_pickles_without_its_memory(pictures):
     finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
     finish(pictures)

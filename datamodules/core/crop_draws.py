@@ -32,7 +32,7 @@ def resized_crop_box(step: Any, height: int, width: int) -> Box:
         height: Of the picture, in pixels.
         width: As ``height``.
     """
-    scale, ratio = tuple(map(float, step.scale)), tuple(map(float, step.ratio))
+    scale, ratio = _limits(step)
     kind: Any = type(step)
     if not _agrees(kind, scale, ratio):
         return _by_torchvision(step, height, width)
@@ -49,16 +49,13 @@ class SeededCrop:
     """
 
     def __init__(self, step: Any, flips: Sequence[Any]) -> None:
-        self.step, self.flips = step, list(flips)
-        self._settings: tuple[Any, ...] | None = None
-        self._interval: tuple[np.float32, ...] = ()
-        self._chances = np.empty(0, np.float32)
+        self.step, self.flips = step, flips
 
     @property
     def agrees(self) -> bool:
-        """Whether the installed torchvision draws such a crop in the way that is known."""
+        """Whether torchvision draws as the loops do."""
         kind: Any = type(self.step)
-        return _agrees(kind, tuple(map(float, self.step.scale)), tuple(map(float, self.step.ratio)))
+        return _agrees(kind, *_limits(self.step))
 
     def draw(self, height: int, width: int, seed: int) -> tuple[Box, list[int]] | None:
         """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
@@ -75,23 +72,14 @@ class SeededCrop:
         loops = kernels()
         if loops is None or not self.agrees:
             return None
-        self._read_settings()
-        drawn = np.empty(4 + len(self.flips), np.int64)
-        if not loops.draw_crop(seed, height, width, *self._interval, self._chances, drawn):
+        # asked for each sample: a user may change a step between epochs
+        chances = np.array([flip.p for flip in self.flips], np.float32)
+        drawn = np.empty(4 + len(chances), np.int64)
+        interval = _interval(*_limits(self.step))
+        if not loops.draw_crop(seed, height, width, *interval, chances, drawn):
             return None
         top, left, tall, wide, *flips = drawn.tolist()
         return (top, left, tall, wide), flips
-
-    def _read_settings(self) -> None:
-        """Scale, ratio and chances as they are now: a schedule may change them."""
-        scale, ratio = tuple(self.step.scale), tuple(self.step.ratio)
-        settings = (scale, ratio, *(flip.p for flip in self.flips))
-        if settings != self._settings:
-            low_high = _log(tuple(map(float, ratio)))
-            least, most, low, high = (np.float32(v) for v in (*scale, *low_high))
-            self._interval = least, most - least, low, high - low
-            self._chances = np.array(settings[2:], np.float32)
-            self._settings = settings
 
 
 def box_of(params: dict[str, Any]) -> Box:
@@ -124,6 +112,18 @@ def _box(
     else:
         wide, tall = width, height
     return (height - tall) // 2, (width - wide) // 2, tall, wide
+
+
+def _limits(step: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Scale and ratio of a crop."""
+    return tuple(map(float, step.scale)), tuple(map(float, step.ratio))
+
+
+@lru_cache(maxsize=64)
+def _interval(scale: tuple[float, ...], ratio: tuple[float, ...]) -> tuple[np.float32, ...]:
+    """Lower end and width of the scale, and of the ratio's logarithm."""
+    least, most, low, high = (np.float32(v) for v in (*scale, *_log(ratio)))
+    return least, most - least, low, high - low
 
 
 @lru_cache(maxsize=64)

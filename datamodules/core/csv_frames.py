@@ -12,7 +12,7 @@ import numpy as np
 
 from .distinct_texts import MOSTLY_UNLIKE
 from .encodings import Text, give_back, read_text
-from .records import Layout, count_even, count_regular, find_layout, parse_records
+from .records import BLOCK, Layout, count_even, count_regular, find_layout, parse_records
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,6 +99,8 @@ def _read_regular(
     """Read by polars what every reader understands alike; None for anything else."""
     import polars as pl
 
+    if len(names) > 1 and _ends_twice(text, layout.start):
+        return None
     data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
     bare = len(names) > 1 and text.data.find(b'"', layout.start, text.end) < 0
     # polars refuses a record that is too long, so that an even count shows that none is too short
@@ -128,6 +130,15 @@ def _read_regular(
         if frame.height == records - headed:
             return frame
     return None
+
+
+def _ends_twice(text: Text, start: int) -> bool:
+    """Whether lines end twice, as Python writes them on Windows without ``newline=""``.
+
+    To polars the first return is a part of the cell, but for the last row, whose end is cut.
+    """
+    returns = text.data.find(b"\r", start, start + BLOCK) >= 0
+    return returns and text.data.find(b"\r\r\n", start) >= 0
 
 
 def _read_slowly(

@@ -142,18 +142,22 @@ class Buffers:
 
     Args:
         keep: Free blocks kept for each size.
+        sizes: Sizes kept, those that were wanted last: pictures of many shapes, one a batch, would
+            else leave a block for each.
     """
 
-    def __init__(self, keep: int = 4) -> None:
-        self.keep = keep
-        self._free: dict[int, list[Tensor]] = {}
+    def __init__(self, keep: int = 4, sizes: int = 8) -> None:
+        self.keep, self.sizes = keep, sizes
+        self._free: dict[int, list[Tensor]] = {}  # the one wanted last comes last
 
     def take(self, shape: Sequence[int]) -> Tensor:
         """Uninitialised float32 tensor of ``shape`` on the CPU."""
         count = 1
         for size in shape:
             count *= size
-        free = self._free.setdefault(count, [])
+        self._free[count] = free = self._free.pop(count, [])
+        for old in list(self._free)[: -self.sizes]:
+            self._free.pop(old, None)  # another thread may have done it
         try:
             block = free.pop()
         except IndexError:

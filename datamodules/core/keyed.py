@@ -152,9 +152,10 @@ class KeyedDataset(Dataset[Any]):
         return hasattr(type(self.dataset), "unfinished")
 
     def _rows(self, count: int) -> Rows:
-        join = self.collate_fn or default_collate
-        if self._leaves and self.finish is not None and join in STACKS:
-            return FinishedRows(self.finish, count, join)
+        # asked once: another thread may meet a sample that is not to be finished
+        join, finish = self.collate_fn or default_collate, self.finish
+        if self._leaves and finish is not None and join in STACKS:
+            return FinishedRows(finish, count, join)
         return Rows(join)
 
     def _note(self, index: int) -> None:
