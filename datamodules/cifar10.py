@@ -11,17 +11,18 @@ import numpy as np
 import torch
 from torchvision import datasets
 
-from .core.base import DataModule, Split
+from .core.base import Split
 from .core.finish import Finish
 from .core.mix import Mix
 from .core.pack_lock import in_turn
-from .core.pictures import PictureDataset, PixelDataset, predict_sources
-from .core.settings import given_again, plain
+from .core.picture_base import PictureDataModule
+from .core.pictures import PictureDataset, PixelDataset
+from .core.settings import given_again
 from .core.splits import fingerprint
 from .core.transforms import eval_preset
 
 
-class CIFAR10DataModule(DataModule):
+class CIFAR10DataModule(PictureDataModule):
     """CIFAR-10 (Krizhevsky 2009) by torchvision, a stratified validation part cut out of train.
 
     A batch is one gather, with crop and flip on the whole batch and no workers::
@@ -129,10 +130,7 @@ class CIFAR10DataModule(DataModule):
     def dataset(self, split: Split) -> Any:
         """Pictures of one split."""
         train = split == "train"
-        own = given_again(
-            self._train_transform if train else self._eval_transform,
-            "train_transform" if train else "eval_transform",
-        )
+        own = self.train_transform if train else self.eval_transform
         mode: Any = "RGB" if len(self.mean) == 3 else "L"
         if split == "predict":
             preset = eval_preset(self.input_sizes["input_shape"][-1])
@@ -151,52 +149,6 @@ class CIFAR10DataModule(DataModule):
             keys=keys,
             part=part,
         )
-
-    def mix(self) -> Mix | None:
-        """MixUp or CutMix of train batches, where asked for."""
-        mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
-        return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
-
-    def read_predict(self) -> None:
-        """List what is to be predicted."""
-        self._predict_sources = predict_sources(self.predict_path)
-
-    @property
-    def predict_keys(self) -> list[str]:
-        """Path of each predicted picture, in order."""
-        dataset = self.predict_dataset
-        return [dataset.describe(i) for i in range(len(dataset))]
-
-    @property
-    def predict_path(self) -> str | Path | list[Any] | None:
-        """What is to be predicted; may be replaced."""
-        return self._predict_path
-
-    @predict_path.setter
-    def predict_path(self, path: str | Path | list[Any] | None) -> None:
-        self._predict_path, self._is_predict_read = path, False
-        self._datasets.pop("predict", None)
-
-    @property
-    def train_transform(self) -> Callable[[Any], Any] | None:
-        """A transform of the user's own for train; may be replaced."""
-        return self._train_transform
-
-    @train_transform.setter
-    def train_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._train_transform, self.hparams["train_transform"] = transform, plain(transform)
-        self._datasets.pop("train", None)
-
-    @property
-    def eval_transform(self) -> Callable[[Any], Any] | None:
-        """A transform of the user's own for val, test and predict; may be replaced."""
-        return self._eval_transform
-
-    @eval_transform.setter
-    def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
-        for split in ("val", "test", "predict"):
-            self._datasets.pop(split, None)
 
     def split_fingerprint(self) -> str:
         """Digest of the rows of train and val and of all labels."""

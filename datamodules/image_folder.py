@@ -11,11 +11,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from .core.base import SPLITS, DataModule, Split
-from .core.cached_pictures import CachedPictures, warn_of_room
+from .core.base import SPLITS, Split
 from .core.channels import channel_statistics, finish_of
 from .core.classes import ClassMap, given_classes
-from .core.draft_pictures import DraftPictures
 from .core.files import (
     PathList,
     check_roots,
@@ -28,18 +26,17 @@ from .core.files import (
 from .core.finish import Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
-from .core.packed_pictures import PackedPictures
-from .core.packs import PicturePack
-from .core.pictures import PictureDataset, predict_sources
+from .core.picture_base import PictureDataModule
+from .core.picture_sources import PictureSources
+from .core.pictures import PictureDataset
 from .core.ram_cache import check_cache
-from .core.settings import given_again, plain
 from .core.skipped import check_on_error
 from .core.split_groups import check_apart
 from .core.splits import fingerprint
 from .core.transforms import eval_preset, train_preset
 
 
-class ImageFolderDataModule(DataModule):
+class ImageFolderDataModule(PictureDataModule):
     r"""Pictures in class folders, or in any folder with a table of names and labels.
 
     Three layouts, found by looking::
@@ -165,48 +162,8 @@ class ImageFolderDataModule(DataModule):
         self.finish: Finish = finish_of(mode, mean, std, normalize)
         self._found_in: list[Path] = []
         self._digest: str | None = None
-        self._paths: dict[str, PathList] = {}
-        self._pack: PicturePack | None = None
-        self._pack_rows: dict[str, np.ndarray[Any, Any]] = {}
-        self._in_ram: dict[str, CachedPictures] = {}
-        self._room_said = False
-
-    @property
-    def train_transform(self) -> Callable[[Any], Any]:
-        """What is done to each train picture; may be replaced."""
-        if self._train_transform is None:
-            return train_preset(self.hparams["image_size"], flip=self.hparams["flip"])
-        own: Callable[[Any], Any] = given_again(self._train_transform, "train_transform")
-        return own
-
-    @train_transform.setter
-    def train_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._train_transform, self.hparams["train_transform"] = transform, plain(transform)
-        self._datasets.pop("train", None)
-
-    @property
-    def eval_transform(self) -> Callable[[Any], Any]:
-        """What is done to each val, test and predict picture; may be replaced."""
-        if self._eval_transform is None:
-            return eval_preset(self.hparams["image_size"])
-        own: Callable[[Any], Any] = given_again(self._eval_transform, "eval_transform")
-        return own
-
-    @eval_transform.setter
-    def eval_transform(self, transform: Callable[[Any], Any] | None) -> None:
-        self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
-        for split in ("val", "test", "predict"):
-            self._datasets.pop(split, None)
-
-    @property
-    def predict_path(self) -> str | Path | list[Any] | None:
-        """What is to be predicted; may be replaced."""
-        return self._predict_path
-
-    @predict_path.setter
-    def predict_path(self, path: str | Path | list[Any] | None) -> None:
-        self._predict_path, self._is_predict_read = path, False
-        self._datasets.pop("predict", None)
+        self._draft = image_size if draft else None
+        self._pictures = PictureSources({}, mode=mode, draft=self._draft)
 
     # --- what the base asks for --------------------------------------------------------------
 
@@ -299,27 +256,27 @@ class ImageFolderDataModule(DataModule):
             of = matched(group, relative)
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
-        self._paths = {
-            s: PathList(map(paths.__getitem__, part.tolist())) for s, part in parts.items()
-        }
+        self._pictures = PictureSources(
+            {s: PathList(map(paths.__getitem__, part.tolist())) for s, part in parts.items()},
+            mode=self.hparams["mode"],
+            draft=self._draft,
+        )
         if self.hparams["pack"] is not None:
-            self._open_pack(self.hparams["pack"])
+            self._pictures.open_pack(self.hparams["pack"], self._found_in)
 
-    def _open_pack(self, path: str) -> None:
-        if len(self._found_in) > 1:
-            raise ValueError("a pack goes with one root, got several")
-        self._pack = PicturePack(path)
-        for split, paths in self._paths.items():
-            names = list(seen_from(self._found_in, paths))
-            self._pack_rows[split] = self._pack.rows_of(names, paths)
+    def _preset(self, part: str) -> Callable[[Any], Any]:
+        size = self.hparams["image_size"]
+        return (
+            train_preset(size, flip=self.hparams["flip"]) if part == "train" else eval_preset(size)
+        )
 
     def fit(self) -> dict[str, Any]:
         """Class list and counts of the train split."""
         size = self.hparams["image_size"]
-        if not len(self._paths["train"]):
+        if not len(self._pictures.paths["train"]):
             raise ValueError("val and test take all the pictures; lower val_split or test_split")
         classes, counts = self._map.fit(self._given)
-        for split in sorted(self._paths, key=SPLITS.index):
+        for split in sorted(self._pictures.paths, key=SPLITS.index):
             self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
         fitted: dict[str, Any] = {
             "classes": classes,
@@ -328,7 +285,7 @@ class ImageFolderDataModule(DataModule):
         }
         if self.hparams["normalize"] == "train":
             skip = self.hparams["on_error"] == "skip"
-            pictures = self._pictures("train", np.arange(len(self._paths["train"])))
+            pictures = self._pictures.of("train", np.arange(len(self._pictures.paths["train"])))
             data = PictureDataset(pictures, None, self.eval_transform, mode=self.hparams["mode"])
             fitted["mean"], fitted["std"] = channel_statistics(data, skip=skip)
         return fitted
@@ -350,56 +307,17 @@ class ImageFolderDataModule(DataModule):
         """Pictures of one split under the class map of train."""
         options = {"mode": self.hparams["mode"], "fast": self.hparams["crop_first"]}
         if split == "predict":
-            given = self._drafted(self._predict_sources)
+            given = self._pictures.drafted(self._predict_sources)
             return PictureDataset(given, None, self.eval_transform, **options)
         transform = self.train_transform if split == "train" else self.eval_transform
-        if not len(self._paths.get(split, ())):
+        if not len(self._pictures.paths.get(split, ())):
             return None
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
-        sources = self._cached(self._pictures(split, rows), split, rows)
+        cache, pictures = self._make_ram_cache(), self._pictures
+        sources = pictures.of(split, rows) if cache is None else pictures.cached(split, rows, cache)
         return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
-
-    def _pictures(self, split: Split, rows: np.ndarray[Any, Any]) -> Any:
-        """Where the pictures of some rows of a split come from: files or a pack."""
-        paths = self._paths[split]
-        if len(rows) < len(paths):
-            paths = paths.take(rows)
-        if self._pack is not None:
-            return PackedPictures(self._pack, self._pack_rows[split][rows], paths)
-        return self._drafted(paths)
-
-    def _drafted(self, sources: Any) -> Any:
-        if not self.hparams["draft"] or not isinstance(sources, PathList):
-            return sources  # nothing to be decoded from a file
-        return DraftPictures(sources, self.hparams["image_size"], mode=self.hparams["mode"])
-
-    def _cached(self, sources: Any, split: Split, rows: np.ndarray[Any, Any]) -> Any:
-        cache = self._make_ram_cache()
-        if cache is None:
-            return sources
-        cache.add_part(split, len(self._paths[split]))
-        cached = CachedPictures(sources, cache, split, rows, mode=self.hparams["mode"])
-        self._in_ram[split] = cached
-        if not self._room_said:
-            self._room_said = warn_of_room(list(self._in_ram.values()), cache.limit)
-        return cached
-
-    def mix(self) -> Mix | None:
-        """MixUp or CutMix of train batches, where asked for."""
-        mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
-        return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None
-
-    def read_predict(self) -> None:
-        """List what is to be predicted."""
-        self._predict_sources = predict_sources(self.predict_path)
-
-    @property
-    def predict_keys(self) -> list[str]:
-        """Path of each predicted picture, in order."""
-        dataset = self.predict_dataset
-        return [dataset.describe(i) for i in range(len(dataset))]
 
     def split_fingerprint(self) -> str:
         """Digest of each split's files, relative to their roots, and of their classes."""
@@ -407,7 +325,7 @@ class ImageFolderDataModule(DataModule):
             return self._digest
         parts: list[Any] = []
         for split in ("train", "val", "test"):
-            names = "\n".join(seen_from(self._found_in, self._paths.get(split, [])))
+            names = "\n".join(seen_from(self._found_in, self._pictures.paths.get(split, [])))
             parts += [split, names, self._map.labels.get(split, np.empty(0))]
         self._digest = fingerprint(*parts, "\n".join(self._map.names))
         return self._digest

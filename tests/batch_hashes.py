@@ -64,12 +64,12 @@ def main() -> None:
     folder, cases = sys.argv[1], json.loads(sys.argv[2])
     # torch advises against more workers than cores, which small machines have
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    if "RANK" in os.environ:
-        torch.distributed.init_process_group("gloo")
+    if rank := os.environ.get("LOCAL_RANK"):
+        torch.distributed.init_process_group("gloo", rank=int(rank))
     found = [hashes(folder, case) for case in cases]
     sys.stdout.write(f"\nSEEN {json.dumps(found)}\n")
     sys.stdout.flush()
-    if "RANK" in os.environ:
+    if rank:
         torch.distributed.destroy_process_group()
 
 

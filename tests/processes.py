@@ -1,4 +1,7 @@
-"""Runs a program of its own under a time limit, and sees to it that no child is left."""
+"""Runs programs of their own under a time limit, and sees to it that no child is left.
+
+Those that are started before the first is waited for use a second core.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,59 @@ import time
 from pathlib import Path
 
 
-def run_program(*command: str | Path, timeout: float = 120, **environment: str) -> str:
-    """Run ``python *command`` in a session of its own and return what it printed.
+class Program:
+    """``python *command`` in a session of its own, from ``folder`` on if that is given."""
 
-    Raises:
-        AssertionError: If it failed, took longer than ``timeout`` seconds, or left a child.
-    """
-    process = subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, **environment},
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        raise AssertionError(f"not finished after {timeout} s:\n{output[-4000:]}") from None
-    left = members(process.pid)
-    for _ in range(20):
-        if not left:
-            break
-        time.sleep(0.1)
+    def __init__(
+        self, *command: str | Path, folder: str | Path | None = None, **environment: str
+    ) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=folder,
+            env={**os.environ, **environment},
+        )
+
+    def finished(self, timeout: float = 120, *, code: int = 0) -> str:
+        """Wait for the end; what it printed.
+
+        Raises:
+            AssertionError: If it ended with another exit code, took longer than ``timeout``
+                seconds, or left a child.
+        """
+        process = self.process
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            raise AssertionError(f"not finished after {timeout} s:\n{output[-4000:]}") from None
         left = members(process.pid)
-    if left:
-        os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, f"exit code {process.returncode}:\n{output[-6000:]}"
-    assert not left, f"children left: {left}"
-    return output
+        for _ in range(20):
+            if not left:
+                break
+            time.sleep(0.1)
+            left = members(process.pid)
+        if left:
+            os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == code, f"exit code {process.returncode}:\n{output[-6000:]}"
+        assert not left, f"children left: {left}"
+        return output
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        if members(self.process.pid):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+def run_program(*command: str | Path, timeout: float = 120, **environment: str) -> str:
+    """Run ``python *command`` and return what it printed; raises as ``Program.finished``."""
+    return Program(*command, **environment).finished(timeout)
 
 
 def members(group: int) -> list[int]:

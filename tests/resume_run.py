@@ -86,7 +86,7 @@ class Stop(L.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "term":
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(5)
+            return  # Lightning takes note, and ends the run after this batch
         trainer.save_checkpoint(self.path)
         raise KeyboardInterrupt
 

@@ -80,18 +80,24 @@ def test_only_a_dataset_of_batches_may_do_without_seeds(whole, draws, monkeypatc
     assert len(keys.indices)
 
 
-def seen(world, rows, size, eval_size, workers=0):
-    """What each rank saw: ``[{split: [(epoch, rows), ...]}, ...]``."""
-    output = run_program(PROGRAM, *map(str, (world, rows, size, eval_size, workers)), timeout=150)
+EQUAL = {0: "101,8,4,0", 2: "101,8,4,2"}  # by the number of workers
+FEW = ("10,4,1,0", "13,4,1,0")
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    """What each rank saw of each case: ``[{case: {split: [(epoch, rows), ...]}}, ...]``."""
+    output = run_program(PROGRAM, "2", *EQUAL.values(), *FEW, timeout=200)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
-    return [found for _, found in sorted(json.loads(line[5:]) for line in lines)]
+    found = [cases for _, cases in sorted(json.loads(line[5:]) for line in lines)]
+    assert len(found) == 2
+    return found
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("workers", [0, 2])
-def test_two_processes_equal_the_plan(workers):
-    ranks = seen(2, 101, 8, 4, workers)
-    assert len(ranks) == 2
+@pytest.mark.parametrize("workers", EQUAL)
+def test_two_processes_equal_the_plan(ranks, workers):
+    ranks = [found[EQUAL[workers]] for found in ranks]
     dm = Rows(101)
     dm.setup("fit")
     parts = {split: set(rows.tolist()) for split, rows in dm.parts.items()}
@@ -114,11 +120,10 @@ def test_two_processes_equal_the_plan(workers):
     assert [sorted(rows) for rows in orders[0]] == expected
 
 
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize(("rows", "eval_size"), [(10, 1), (13, 1)])
-def test_fewer_evaluation_rows_than_ranks_neither_hang_nor_repeat(rows, eval_size):
-    ranks = seen(2, rows, 4, eval_size)
-    test = [i for r in ranks for _, found in r["test"] for i in found]
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("case", FEW)
+def test_fewer_evaluation_rows_than_ranks_neither_hang_nor_repeat(ranks, case):
+    test = [i for cases in ranks for _, found in cases[case]["test"] for i in found]
     assert len(test) == len(set(test)) == 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from processes import run_program
+from warm_start import run_warm
 
 PROGRAM = Path(__file__).parent / "batch_hashes.py"
 CASES = [
@@ -47,7 +47,7 @@ def seen(output):
 
 @pytest.fixture(scope="module")
 def on_one(pictures):
-    return seen(run_program(PROGRAM, pictures, json.dumps(CASES), timeout=180))[0]
+    return seen(run_warm(PROGRAM, pictures, json.dumps(CASES), timeout=180))[0]
 
 
 def test_workers_and_start_methods_do_not_change_a_batch(on_one):
@@ -59,11 +59,7 @@ def test_workers_and_start_methods_do_not_change_a_batch(on_one):
 
 def test_two_processes_make_the_same_batch_together(pictures, on_one):
     cases = [CASES[0], CASES[2], CASES[-2]]
-    output = run_program(
-        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAM),
-        *(pictures, json.dumps(cases)),
-        timeout=180,
-    )
+    output = run_warm(PROGRAM, pictures, json.dumps(cases), ranks=2, timeout=180)
     ranks = seen(output)
     assert len(ranks) == 2
     for found in ranks:

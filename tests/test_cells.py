@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from datamodules.core.cells import CellRules, check_nulls, read_column
+from datamodules.core.cells import CellRules, Column, check_nulls, read_column
 
 
 @pytest.fixture(autouse=True, params=["cell by cell", "text by text"])
@@ -174,6 +174,18 @@ def test_whole_numbers_beyond_float64_stay_exact():
 
 def test_a_list_in_each_cell_is_refused_later_and_by_name():
     assert "List" in read_column(pl.Series("x", [[1], [2]]), CellRules(typed=True)).refused
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2, 0, 9, 2], [math.nan, 3, 3], [0.5, 2], [-1, 2], [70_000, 2], [-0.0, 1], [math.nan]],
+)
+def test_words_of_small_whole_numbers_are_found_as_by_sorting(values):
+    numbers = np.array(values, float)
+    codes, words = Column("x", numbers).as_words
+    found = np.array([*map(float, words), np.nan])[codes]
+    assert np.array_equal(found, numbers, equal_nan=True)
+    assert words == [f"{v:g}" for v in np.unique(numbers[~np.isnan(numbers)] + 0.0)]
 
 
 def test_numbers_as_words_are_their_shortest_text():

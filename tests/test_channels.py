@@ -26,7 +26,7 @@ def root(tmp_path):
 
 
 def by_hand(dm):
-    levels = torch.stack([dm.eval_transform_row(path) for path in dm._paths["train"]])
+    levels = torch.stack([dm.eval_transform_row(path) for path in dm._pictures.paths["train"]])
     return levels.double().mean((0, 2, 3)) / 255, levels.double().std((0, 2, 3), correction=0) / 255
 
 
@@ -53,7 +53,7 @@ def test_mean_and_deviation_are_those_of_all_train_pixels(root):
 def test_evaluation_rows_have_no_part_in_it(root):
     before = folder(root, normalize="train")
     before.setup()
-    for path in before._paths["val"]:
+    for path in before._pictures.paths["val"]:
         noise(Path(path), 99)
     after = folder(root, normalize="train")
     after.setup()

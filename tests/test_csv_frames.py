@@ -91,3 +91,26 @@ def test_a_first_line_that_looks_like_data_is_said(tmp_path, header, number, cap
     said = [note for note in found.notes if "column_names=" in note]
     assert (len(said), len(caplog.records)) == ((0, 0) if number is None else (1, 1))
     assert number is None or f"such as '{number}'" in said[0]
+
+
+def test_a_row_too_long_does_not_make_up_for_one_too_short(tmp_path):
+    rows = ["1.5,x,2"] * 30_000
+    rows[7], rows[20_000] = "1.5,x", "1.5,x,2,3"
+    with pytest.raises(ValueError, match=r"2 ragged rows.* line 9 has 2, line 20002 has 4; mend"):
+        read(tmp_path, "a,b,c\n" + "\n".join(rows))
+
+
+def test_texts_that_come_again_are_read_as_codes_of_the_same_texts(tmp_path, monkeypatch):
+    texts = ["x", " y", "", "01", "NA", "caf\xe9", "x "]
+    rows = [f"{texts[i % 7]},{i},{i % 3}.5" for i in range(1000)]
+    text = "\n".join(["a,b,c", *rows, ""])
+    coded = read(tmp_path, text).frame
+    kinds = zip(coded.dtypes, [pl.Categorical, pl.String, pl.Float64], strict=True)
+    assert all(found == expected for found, expected in kinds)
+    monkeypatch.setattr("datamodules.core.csv_frames.MANY_CELLS", 10**9)
+    assert coded.cast({"a": pl.String}).equals(read(tmp_path, text).frame)
+
+
+def test_codes_are_texts_where_a_header_comes_twice(tmp_path):
+    with pytest.raises(ValueError, match="repeats its header in row 200 "):
+        read(tmp_path, "a,b\n" + "x,1\n" * 200 + "a,b\n" + "y,2\n")

@@ -44,3 +44,30 @@ def test_more_texts_than_a_byte_counts(monkeypatch):
     found = DistinctTexts.of(pl.Series([*texts, None]))
     assert found.places[-1] == 256
     assert found.spread(found.texts.to_numpy()).tolist() == [*texts, None]
+
+
+@pytest.mark.parametrize("head", [1, 2, 5, 12, 10_000])
+def test_texts_that_the_head_lacks_are_found(cells, head, monkeypatch):
+    expected = DistinctTexts.of(cells)
+    monkeypatch.setattr("datamodules.core.distinct_texts.HEAD", head)
+    found = DistinctTexts.of(cells)
+    assert found.texts.to_list() == expected.texts.to_list()
+    assert found.spread(found.texts.to_numpy()).tolist() == cells.to_list()
+
+
+@pytest.mark.parametrize("head", [1, 5, 10_000])
+def test_codes_mean_the_same_as_texts(cells, head, monkeypatch):
+    monkeypatch.setattr("datamodules.core.distinct_texts.HEAD", head)
+    other = pl.Series(["b", "c"]).cast(pl.Categorical)  # polars numbers the texts of all columns
+    of_codes, of_texts = (DistinctTexts.of(s) for s in (cells.cast(pl.Categorical), cells))
+    assert of_codes.texts.to_list() == of_texts.texts.to_list()
+    assert of_codes.counts.tolist() == of_texts.counts.tolist()
+    assert of_codes.spread(of_codes.texts.to_numpy()).tolist() == cells.to_list()
+    assert len(other) == 2
+
+
+def test_codes_of_texts_that_hardly_come_twice_become_texts(monkeypatch):
+    monkeypatch.setattr("datamodules.core.distinct_texts.FEW_CELLS", 0)
+    found = DistinctTexts.of(pl.Series(["a", "b", None, "c", "c"]).cast(pl.Categorical))
+    assert found.places is None
+    assert found.texts.to_list() == ["a", "b", None, "c", "c"]

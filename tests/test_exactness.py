@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import run_program
+from warm_start import run_warm
 
 from datamodules import DatasetDataModule
 
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "exact_ranks.py"
 
 
 def ranks(world):
-    output = run_program(PROGRAM, str(world), timeout=200)
+    output = run_warm(PROGRAM, str(world), ranks=world, timeout=200)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     return [found for _, found in sorted(json.loads(line[5:]) for line in lines)]
 

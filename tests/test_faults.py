@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 
 import pytest
 import torch
-from processes import members, run_program
+from processes import Program, members
 from script_runs import SCRIPTS, write_pictures
+from warm_start import run_warm
 
 DYING = """
 import os
@@ -45,33 +43,13 @@ class Module(DatasetDataModule):
 """
 
 
-def started(tmp_path, death, *options, module="Module"):
-    """``fit.py`` on a dataset whose items 5 and 25 end their process, in a session of its own."""
-    (tmp_path / "dying.py").write_text(DYING.replace("DEATH", death))
-    command = [sys.executable, SCRIPTS / "fit.py", "--data", f"dying.{module}", *options]
-    command += ["--accelerator", "cpu", "--data.val_split", "0", "--data.test_split", "0"]
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [*map(str, command)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-@contextmanager
-def ended(process):
-    """Nothing of a program is left behind, whatever the test does."""
-    try:
-        yield process
-    finally:
-        if members(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
-        process.stdout.close()
+def on_dying(folder, death, *options, module="Module"):
+    """``fit.py`` on a dataset whose items 5 and 25 end their process: command and environment."""
+    (folder / "dying.py").write_text(DYING.replace("DEATH", death))
+    command = [SCRIPTS / "fit.py", "--data", f"dying.{module}", "--max_epochs", 1, *options]
+    command += ["--accelerator", "cpu", "--data.val_split", 0, "--data.test_split", 0]
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return command, {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.timeout(200)
@@ -79,32 +57,45 @@ def ended(process):
     ("death", "said"),
     [("os._exit(1)", "exited unexpectedly"), ("os.kill(os.getpid(), 7)", "/dev/shm has")],
 )
-def test_h22_a_worker_that_dies_ends_the_run_with_the_next_step(tmp_path, death, said):
-    options = ["--max_epochs", 1, "--devices", 1, "--data.num_workers", 2]
-    with ended(
-        started(tmp_path, f"if get_worker_info() is not None: {death}", *options)
-    ) as process:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 1, output
-        assert said in output
-        assert "--data.num_workers 0" in output
-        assert not members(process.pid)
+def test_h22_a_worker_that_dies_ends_the_run_with_the_next_step(tmp_path, monkeypatch, death, said):
+    monkeypatch.chdir(tmp_path)
+    death = f"if get_worker_info() is not None: {death}"
+    command, environment = on_dying(tmp_path, death, "--devices", 1, "--data.num_workers", 2)
+    output = run_warm(*command, code=1, **environment)
+    assert said in output
+    assert "--data.num_workers 0" in output
 
 
-@pytest.mark.timeout(200)
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Runs that take long, at once: (folder, program)."""
+    two = ["--devices", 2, "--strategy", "ddp", "--data.num_workers", 0]
+    two += ["--data.sampler", "sequential"]
+    started = {}
+    for rank in (0, 1):
+        folder = tmp_path_factory.mktemp("killed")
+        death = f"os.environ.get('LOCAL_RANK', '0') == '{rank}' and os.kill(os.getpid(), 9)"
+        command, environment = on_dying(folder, death, *two)
+        started[f"rank {rank}"] = Program(*command, folder=folder, **environment)
+    pictures = write_pictures(tmp_path_factory.mktemp("growth") / "pictures", each=6)
+    started["growth"] = Program("-c", GROWTH, pictures, OMP_NUM_THREADS="1")
+    yield started
+    for program in started.values():
+        program.end()
+
+
+@pytest.mark.timeout(280)
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(tmp_path, rank):
-    death = f"os.environ.get('LOCAL_RANK', '0') == '{rank}' and os.kill(os.getpid(), 9)"
-    options = ["--max_epochs", 1, "--devices", 2, "--strategy", "ddp", "--data.num_workers", 0]
-    with ended(started(tmp_path, death, *options, "--data.sampler", "sequential")) as process:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == (-9 if rank == 0 else 1), output
-        if rank == 1:
-            assert "error: process 1 was ended by signal 9" in output
-        gone = time.monotonic() + 60
-        while members(process.pid) and time.monotonic() < gone:
-            time.sleep(0.1)
-        assert not members(process.pid), output
+def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(programs, rank):
+    process = programs[f"rank {rank}"].process
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == (-9 if rank == 0 else 1), output
+    if rank == 1:
+        assert "error: process 1 was ended by signal 9" in output
+    gone = time.monotonic() + 60
+    while members(process.pid) and time.monotonic() < gone:
+        time.sleep(0.1)
+    assert not members(process.pid), output
 
 
 @pytest.mark.timeout(200)
@@ -113,24 +104,15 @@ def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
     command = ["--data", "ImageFolderDataModule", "--data.root", tmp_path / "pictures"]
     command += ["--data.image_size", 8, "--data.num_workers", 2]
     command += ["--max_epochs", 5000, "--accelerator", "cpu", "--devices", 1]
-    process = subprocess.Popen(
-        [*map(str, [sys.executable, SCRIPTS / "fit.py", *command])],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    with ended(process):
-        for line in process.stdout:
+    program = Program(SCRIPTS / "fit.py", *command, folder=tmp_path, OMP_NUM_THREADS="1")
+    try:
+        for line in program.process.stdout:
             if line.startswith("epoch 2/"):
-                os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+                os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does: to all of them
                 break
-        output, _ = process.communicate(timeout=150)
-        assert process.returncode == 130, output
-        assert "Traceback" not in output
-        assert not members(process.pid)
+        assert "Traceback" not in program.finished(150, code=130)
+    finally:
+        program.end()
     [run] = (tmp_path / "runs").iterdir()
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [
         "best.ckpt",
@@ -166,7 +148,8 @@ def counts():
 def settled(before):
     # workers and the threads of their queues end when they get to it
     gc.collect()
-    time.sleep(1)
+    if not before:
+        time.sleep(1)
     end = time.monotonic() + 30
     while (found := counts()) and before and time.monotonic() < end:
         if all(found[name] <= before[name] for name in found if name != "mib"):
@@ -206,10 +189,9 @@ for kind, stays in ways:
 
 
 @pytest.mark.timeout(280)
-def test_twenty_epochs_with_workers_leave_nothing_behind(tmp_path):
+def test_twenty_epochs_with_workers_leave_nothing_behind(programs):
     """Descriptors, threads, children, shared memory: no more after epoch 20 than after 5."""
-    write_pictures(tmp_path / "pictures", each=6)
-    output = run_program("-c", GROWTH, tmp_path / "pictures", timeout=270, OMP_NUM_THREADS="1")
+    output = programs["growth"].finished(250)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     assert len(lines) == 3
     for line in lines:

@@ -7,16 +7,14 @@ import os
 import re
 import runpy
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from processes import members, run_program
+from processes import Program, members
 from script_runs import (  # noqa: F401 - a fixture that is there by being known
     CPU,
     OWN,
@@ -512,55 +510,69 @@ def test_a_confusion_matrix_of_several_labels_becomes_a_figure(tmp_path):
 # --- as a program --------------------------------------------------------------------------------
 
 
-def test_the_default_command_trains_digits_to_97_percent(tmp_path):
-    began = time.perf_counter()
-    out = run_program(SCRIPTS / "fit.py", *CPU, timeout=240, OMP_NUM_THREADS="1")
+def start(*arguments, folder=None):
+    return Program(SCRIPTS / "fit.py", *arguments, folder=folder, OMP_NUM_THREADS="1")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Several runs at once, each in a folder of its own: (folder, program)."""
+    two = ["--devices", 2, "--strategy", "ddp"]
+    fails = ["--data", "own.Points", "--max_epochs", 1, *two, *CPU, "--data.fails"]
+    commands = {
+        "default": CPU,
+        "pictures": [*on_pictures("pictures"), "--max_epochs", 2, *two],
+        "rank 0": [*fails, "rank 0"],
+        "rank 1": [*fails, "rank 1"],
+    }
+    started = {}
+    for name, options in commands.items():
+        folder = tmp_path_factory.mktemp("run")
+        write_pictures(folder / "pictures")
+        (folder / "own.py").write_text(OWN)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DATAMODULES_CACHE", str(folder / "cache"))
+            started[name] = folder, start(*options, folder=folder)
+    yield started
+    for _, program in started.values():
+        program.end()
+
+
+@pytest.mark.timeout(400)
+def test_the_default_command_trains_digits_to_97_percent(programs):
+    folder, program = programs["default"]
+    out = program.finished(300)
     accuracy = float(re.search(r"│ accuracy +│ +([\d.]+) │", out)[1])
-    print(f"accuracy {accuracy} in {time.perf_counter() - began:.0f} s")
+    print(f"accuracy {accuracy}")
     assert accuracy >= 0.97
     noise = [line for line in out.splitlines() if re.search("warning|error|Tip|deprec", line, re.I)]
     assert not noise
-    assert Path("runs/digits-1/confusion_matrix.png").is_file()
+    assert (folder / "runs/digits-1/confusion_matrix.png").is_file()
 
 
-def test_two_processes_share_one_folder_and_show_one_table(tmp_path):
-    write_pictures(tmp_path / "pictures")
-    flags = ["--max_epochs", 2, "--devices", 2, "--strategy", "ddp"]
-    options = [*on_pictures(tmp_path / "pictures"), *flags]
-    out = run_program(SCRIPTS / "fit.py", *map(str, options), timeout=200, OMP_NUM_THREADS="1")
-    assert [p.name for p in Path("runs").iterdir()] == ["image_folder-1"]
-    assert {p.name for p in Path().iterdir()} <= {"pictures", "runs", "cache"}
+@pytest.mark.timeout(400)
+def test_two_processes_share_one_folder_and_show_one_table(programs):
+    folder, program = programs["pictures"]
+    out = program.finished(300)
+    assert [p.name for p in (folder / "runs").iterdir()] == ["image_folder-1"]
+    assert {p.name for p in folder.iterdir()} <= {"pictures", "runs", "cache", "own.py"}
     assert out.count("│ accuracy ") == out.count("epoch 2/2") == out.count("checkpoint    ") == 1
     assert "runs/image_folder-1/checkpoints/best.ckpt" in out
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, SCRIPTS / "fit.py", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.timeout(200)
-def test_a_process_that_fails_ends_the_others_and_says_why_once(own, rank):
-    flags = ["--data", "own.Points", "--data.fails", f"rank {rank}", "--max_epochs", 1]
-    process = start(*flags, "--devices", 2, "--strategy", "ddp", *CPU)
-    out, _ = process.communicate(timeout=150)
-    assert process.returncode == 1
+@pytest.mark.timeout(400)
+def test_a_process_that_fails_ends_the_others_and_says_why_once(programs, rank):
+    _, program = programs[f"rank {rank}"]
+    out = program.finished(300, code=1)
     assert out.count("error: ") == 1
     assert "the value 'x' is no number" in out
     assert "Traceback" not in out
-    assert not members(process.pid)
 
 
 @pytest.mark.timeout(200)
 def test_ctrl_c_says_where_the_last_checkpoint_is(own):
-    process = start("--data", "own.Points", "--max_epochs", 5000, *CPU)
+    process = start("--data", "own.Points", "--max_epochs", 5000, *CPU).process
     for line in process.stdout:
         if line.startswith("epoch 3/"):
             os.killpg(process.pid, signal.SIGINT)
@@ -573,9 +585,5 @@ def test_ctrl_c_says_where_the_last_checkpoint_is(own):
 
 
 def test_usage_is_exit_code_2_of_the_program_too():
-    process = start("--epohcs", 3)
-    out, _ = process.communicate(timeout=150)
-    assert (process.returncode, out) == (
-        2,
-        "error: unknown option --epohcs; did you mean --max_epochs?\n",
-    )
+    out = start("--epohcs", 3).finished(150, code=2)
+    assert out == "error: unknown option --epohcs; did you mean --max_epochs?\n"

@@ -10,8 +10,8 @@ import torch
 from hardest_ranks import FourthIsA, data
 from html_pages import read_page
 from PIL import Image
-from processes import run_program
 from torch.utils.data import DataLoader, TensorDataset
+from warm_start import run_warm
 
 from datamodules import DatasetDataModule, ImageFolderDataModule, TextDataModule, samples
 from datamodules.insight import hardest
@@ -51,7 +51,7 @@ def test_pairs_and_samples_are_those_counted_by_hand():
 
 
 def test_two_ranks_find_what_one_finds(tmp_path):
-    output = run_program(PROGRAM, tmp_path, timeout=150, OMP_NUM_THREADS="1")
+    output = run_warm(PROGRAM, tmp_path, timeout=150)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     seen = dict(json.loads(line.removeprefix("SEEN ")) for line in lines)
     assert sorted(seen) == [0, 1]

@@ -14,10 +14,10 @@ import torch
 from contract import check_datamodule, same
 from picture_files import HUES, Net, class_folders, noise, quiet_trainer, solid
 from PIL import Image
-from processes import run_program
 from torchmetrics.classification import MulticlassAccuracy
 from torchvision import transforms as v1
 from torchvision.transforms import v2
+from warm_start import run_warm
 
 from datamodules import ImageFolderDataModule
 from datamodules.core.finish import IMAGENET_MEAN, IMAGENET_STD
@@ -244,8 +244,8 @@ def two_ranks(tmp_path_factory):
         solid(folder / "data" / "ab"[i % 2] / f"{i:02d}.png", i, size=(2, 2))
     for i in range(7):
         solid(folder / "flat" / f"p{i}.png", 10 * i, size=(2, 2))
-    output = run_program(
-        TESTS / "folders_on_two_ranks.py", folder / "data", folder / "flat", timeout=200
+    output = run_warm(
+        *(TESTS / "folders_on_two_ranks.py", folder / "data", folder / "flat"), ranks=2, timeout=200
     )
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     return folder, sorted(json.loads(line[5:]) for line in lines)

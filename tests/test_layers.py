@@ -19,7 +19,7 @@ GROUND = {
     "loader_options",
     "keyed",
 }
-HEAVY = {"polars", "tokenizers", "matplotlib", "sklearn", "pandas", "simplejpeg"}
+HEAVY = {"polars", "tokenizers", "matplotlib", "sklearn", "pandas", "simplejpeg", "numba"}
 FILES = sorted(
     p for folder in ("datamodules", "models", "scripts") for p in (ROOT / folder).rglob("*.py")
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plan_ranks import EPOCHS, KINDS, ROWS, SEED, Numbered, module_of
-from processes import run_program
+from warm_start import run_warm
 
 from datamodules.core.samplers import ShardedBatchSampler
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def ranks():
     """``[rank][kind][epoch][step]``: rows."""
-    output = run_program(PROGRAM, timeout=240)
+    output = run_warm(PROGRAM, ranks=2, timeout=240)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     found = [seen for _, seen in sorted(json.loads(line[5:]) for line in lines)]
     assert len(found) == 2

@@ -20,6 +20,7 @@ from script_runs import (  # noqa: F401 - a fixture that is there by being known
     predictions,
     write_pictures,
 )
+from warm_start import run_warm
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_a_bad_file_keeps_its_row_without_an_answer(run, trained, flat):
     assert found["probability"].null_count() == 1
     two = ["--devices", 2, "--strategy", "ddp", "--data.num_workers", 0, "--out", "two.csv"]
     command = [SCRIPTS / "predict.py", *given, "--data.eval_batch_size", 3, *two, *CPU]
-    assert "1 of them without" in run_program(*command, timeout=200, OMP_NUM_THREADS="1")
+    assert "1 of them without" in run_warm(*command, ranks=2, timeout=200)
     assert table("two.csv").equals(found)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from processes import run_program
+from processes import Program
 
 from datamodules import DataModule
 
@@ -20,36 +20,50 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.fixture
-def photos(tmp_path, monkeypatch):
-    """A small folder called photos, in the working folder."""
+def write_photos(folder):
     random = np.random.default_rng(0)
     for split, count in (("train", 6), ("val", 3), ("test", 3)):
         for label, colour in (("ash", 60), ("birch", 190)):
-            folder = tmp_path / "photos" / split / label
-            folder.mkdir(parents=True)
+            to = folder / "photos" / split / label
+            to.mkdir(parents=True)
             for i in range(count):
                 pixels = random.integers(colour - 50, colour + 50, (40, 48, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(folder / f"{i}.png")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+                Image.fromarray(pixels).save(to / f"{i}.png")
 
 
-def test_a_first_model_takes_six_lines(photos):
-    lines = [line for line in BLOCKS[0].splitlines() if line]
-    assert len(lines) <= 6
-    Path("first.py").write_text(BLOCKS[0], encoding="utf-8")
-    output = run_program("first.py", timeout=200, CUDA_VISIBLE_DEVICES="")
-    assert "max_epochs=5" in output
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The first model and the command, each beside a small folder called photos, both at once."""
+    command = re.search(r"^    python (scripts/fit\.py --data Image.*)$", README, re.MULTILINE)
+    script, *arguments = shlex.split(command[1])
+    commands = {
+        "model": ["first.py"],
+        "command": [ROOT / script, *arguments, "--accelerator", "cpu"],
+    }
+    started = {}
+    for name, given in commands.items():
+        folder = tmp_path_factory.mktemp(name)
+        write_photos(folder)
+        (folder / "first.py").write_text(BLOCKS[0], encoding="utf-8")
+        started[name] = folder, Program(*given, folder=folder, CUDA_VISIBLE_DEVICES="")
+    yield started
+    for _, program in started.values():
+        program.end()
 
 
 @pytest.mark.timeout(300)
-def test_the_same_in_one_command(photos):
-    command = re.search(r"^    python (scripts/fit\.py --data Image.*)$", README, re.MULTILINE)
-    script, *arguments = shlex.split(command[1])
-    output = run_program(ROOT / script, *arguments, "--accelerator", "cpu", timeout=250)
-    assert "accuracy" in output
-    assert list(photos.glob("runs/*/checkpoints/best.ckpt"))
+def test_a_first_model_takes_six_lines(programs):
+    lines = [line for line in BLOCKS[0].splitlines() if line]
+    assert len(lines) <= 6
+    _, program = programs["model"]
+    assert "max_epochs=5" in program.finished(250)
+
+
+@pytest.mark.timeout(300)
+def test_the_same_in_one_command(programs):
+    folder, program = programs["command"]
+    assert "accuracy" in program.finished(250)
+    assert list(folder.glob("runs/*/checkpoints/best.ckpt"))
 
 
 def test_a_datamodule_of_your_own_works():

@@ -6,15 +6,11 @@ One command prints the table of situations: ``python -m pytest tests/test_resume
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from processes import members, run_program
 from resume_run import run, seen
+from warm_start import run_warm
 
 PROGRAM = Path(__file__).parent / "resume_run.py"
 # 22 rows in batches of 4 are 6 steps an epoch, 18 in all
@@ -84,26 +80,13 @@ def test_after_the_last_step_of_max_steps_with_more_steps(tmp_path):
     assert first + rest == seen(tmp_path / "whole.out")
 
 
-def program(tmp_path, name, settings, ckpt=None, *, fails=False):
+def program(tmp_path, name, settings, ckpt=None, *, code=0):
     """One fit as a program; returns the records' path."""
     out = tmp_path / f"{name}.out"
     given = {"settings": settings, "folder": str(tmp_path / name), "out": str(out), "ckpt": ckpt}
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(given))
-    if not fails:
-        run_program(PROGRAM, path, timeout=120)
-        return out
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(path)],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert process.wait(120) != 0
-    finally:
-        if members(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
+    run_warm(PROGRAM, path, ranks=settings.get("devices", 1), code=code)
     return out
 
 
@@ -126,8 +109,9 @@ def whole_on_two(tmp_path_factory):
 )
 def test_goes_on_after_a_signal(tmp_path, settings, name):
     run({**settings, "stop": None}, tmp_path / "whole", tmp_path / "whole.out")
-    first = program(tmp_path, "first", settings, fails=True)
+    first = program(tmp_path, "first", settings, code=None if settings["how"] == "kill" else 0)
     step, saved = last_saved(tmp_path / "first")
+    assert len(seen(first)) == settings["stop"]
     run({**settings, "stop": None}, tmp_path / "first", tmp_path / "rest.out", saved)
     whole = seen(tmp_path / "whole.out")
     assert seen(first)[:step] == whole[:step]
@@ -138,7 +122,7 @@ def test_goes_on_after_a_signal(tmp_path, settings, name):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_goes_on_after_a_kill_on_two_processes(tmp_path, whole_on_two, workers):
     settings = {"stop": 2, "devices": 2, "how": "kill", "workers": workers}
-    first = program(tmp_path, "first", settings, fails=True)
+    first = program(tmp_path, "first", settings, code=None)
     step, saved = last_saved(tmp_path / "first")
     rest = program(tmp_path, "rest", {**settings, "stop": None}, saved)
     for rank in (0, 1):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFile
-from processes import run_program
 from torchvision.transforms import v2
+from warm_start import run_warm
 
 from datamodules import ImageFolderDataModule
 
@@ -142,7 +142,7 @@ def test_options_are_checked(folder):
 @pytest.mark.parametrize(("devices", "num_workers"), [(1, 0), (2, 2)])
 def test_every_rank_takes_the_same_steps(folder, devices, num_workers):
     command = (HERE / "skipping_ranks.py", folder, str(devices), str(num_workers))
-    output = run_program(*command, timeout=200)
+    output = run_warm(*command, ranks=devices, timeout=200)
     seen = [json.loads(x.removeprefix("SEEN ")) for x in output.splitlines() if x[:5] == "SEEN "]
     assert len(seen) == devices
     assert {rank["steps"] for rank in seen} == {2 * 4 // devices}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from datamodules.core import splits
 from datamodules.core.splits import check_shares, fingerprint, share_out, split_indices
 
 
@@ -50,6 +51,15 @@ def test_strata_keep_their_share_by_largest_remainder():
     parts = split_indices(100, val=0.1, test=0.25, labels=labels)
     assert np.bincount(labels[parts["val"]]).tolist() == [5, 3, 2]
     assert np.bincount(labels[parts["test"]]).tolist() in ([13, 7, 5], [12, 8, 5])
+
+
+@pytest.mark.parametrize("labels", [[3, 0, 3, 7, 0, 3], [5], [-1, 2, -1], [10**9, 4, 4]])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_classes_are_counted_as_by_sorting(labels, dtype):
+    found = splits._counted(np.array(labels, dtype))
+    expected = np.unique(np.array(labels, dtype), return_inverse=True, return_counts=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.tolist() == theirs.tolist()
 
 
 def test_equal_remainders_do_not_always_cost_the_same_class():

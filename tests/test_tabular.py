@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import torch
 from contract import check_datamodule, same, tensors
-from processes import run_program
+from warm_start import run_warm
 
 from datamodules.core.batch import TabularInputs
 from datamodules.tabular import TabularDataModule
@@ -620,7 +620,7 @@ def test_h30_a_checkpoint_is_enough(people, tmp_path):
     (tmp_path / "reload.py").write_text(RELOAD)
     root = str(Path(__file__).parent.parent)
     environment = {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    run_program(tmp_path / "reload.py", tmp_path / "run.ckpt", tmp_path / "out.pt", **environment)
+    run_warm(tmp_path / "reload.py", tmp_path / "run.ckpt", tmp_path / "out.pt", **environment)
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     torch.testing.assert_close(found["logits"], logits, atol=1e-6, rtol=0)
     assert found["batch_size"] == 17
@@ -650,7 +650,7 @@ def test_two_processes_see_what_one_sees(tmp_path):
     write(tmp_path / "new.csv", rows[:7], "row_,x,c,label")
     found = {}
     for world in (1, 2):
-        output = run_program(PROGRAM, str(world), tmp_path, "4", PYTHONPATH=path_here())
+        output = run_warm(PROGRAM, str(world), tmp_path, "4", ranks=world, PYTHONPATH=path_here())
         found[world] = [json.loads(line[5:]) for line in output.split("\n") if line[:5] == "SEEN "]
         assert len(found[world]) == world
     [one], two = found[1], found[2]

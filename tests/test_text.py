@@ -11,8 +11,8 @@ import pytest
 import torch
 from contract import check_datamodule, same
 from jsonargparse import ArgumentParser
-from processes import run_program
 from torch import nn
+from warm_start import run_warm
 
 from datamodules.core import tokenizer as tokenizer_file
 from datamodules.core.batch import Batch, TextInputs
@@ -362,7 +362,7 @@ def test_h30_a_checkpoint_alone_is_enough_to_predict(tmp_path, cache):
     file.unlink()
     shutil.rmtree(cache)
     (tmp_path / "loads.py").write_text(LOADS)
-    output = run_program(tmp_path / "loads.py", tmp_path / "a.ckpt", new)
+    output = run_warm(tmp_path / "loads.py", tmp_path / "a.ckpt", new)
     loaded = json.loads(output.partition("ANSWER ")[2].splitlines()[0])
     assert loaded["classes"] == dm.classes
     assert loaded["batch_size"] == 17
@@ -473,8 +473,10 @@ def test_one_and_two_processes_see_the_same(tmp_path, file):
     program = Path(__file__).parent / "text_ranks.py"
     seen = {}
     for world in (1, 2):
-        output = run_program(
-            program, world, file, tmp_path, DATAMODULES_CACHE=str(tmp_path / f"cache{world}")
+        output = run_warm(
+            *(program, world, file, tmp_path),
+            ranks=world,
+            DATAMODULES_CACHE=str(tmp_path / f"cache{world}"),
         )
         lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
         seen[world] = dict(json.loads(line.removeprefix("SEEN ")) for line in lines)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from model_ranks import Batches, Data, rows, trainer
-from processes import run_program
 from torch import nn
 from trainers import quiet_trainer
+from warm_start import run_warm
 
 from models import Classifier, Regressor
 from models.training import bare_inputs
@@ -50,7 +50,7 @@ def on_ranks(tmp_path_factory):
     root = str(PROGRAM.parent.parent)
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     folder = tmp_path_factory.mktemp("ranks")
-    output = run_program(PROGRAM, "2", folder, timeout=200, PYTHONPATH=path)
+    output = run_warm(PROGRAM, "2", folder, ranks=2, timeout=200, PYTHONPATH=path)
     lines = [line[5:] for line in output.splitlines() if line.startswith("SEEN ")]
     assert len(lines) == 2
     alone = model_ranks.scores(1, tmp_path_factory.mktemp("alone"))

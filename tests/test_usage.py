@@ -10,7 +10,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.cli import LightningCLI
-from processes import run_program
+from processes import Program
 from two_ranks import Rows
 
 from datamodules import ImageFolderDataModule, samples
@@ -78,23 +78,39 @@ def test_torch_compile(tmp_path):
     quiet(tmp_path).fit(model, samples.digits())
 
 
-def ranks(*command):
-    output = run_program(*command, timeout=150)
+PROGRAMS = {
+    "fabric": [HERE / "plain_ranks.py", "fabric"],
+    "torchrun": [
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *(HERE / "plain_ranks.py", "torch"),
+    ],
+    "digits": [HERE / "notebook_launch.py", "digits", "classifier"],
+    "breast_cancer": [HERE / "notebook_launch.py", "breast_cancer", "classifier"],
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """All of them at once."""
+    started = {}
+    for name, command in PROGRAMS.items():
+        cache = str(tmp_path_factory.mktemp(name) / "cache")
+        started[name] = Program(*command, DATAMODULES_CACHE=cache)
+    yield started
+    for program in started.values():
+        program.end()
+
+
+def ranks(program):
+    output = program.finished(200)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     return [found for _, found in sorted(json.loads(line[5:]) for line in lines)]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "command",
-    [
-        [HERE / "plain_ranks.py", "fabric"],
-        ["-m", "torch.distributed.run", "--nproc-per-node", "2", HERE / "plain_ranks.py", "torch"],
-    ],
-    ids=["fabric", "torchrun"],
-)
-def test_each_row_once_on_two_processes_without_a_trainer(command):
-    found = ranks(*command)
+@pytest.mark.parametrize("name", ["fabric", "torchrun"])
+def test_each_row_once_on_two_processes_without_a_trainer(programs, name):
+    found = ranks(programs[name])
     assert len(found) == 2
     dm = Rows(101)
     dm.setup()
@@ -108,8 +124,8 @@ def test_each_row_once_on_two_processes_without_a_trainer(command):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])  # polars and fork do not mix
-def test_preview_then_a_forked_launch_as_in_a_notebook(name):
-    output = run_program(HERE / "notebook_launch.py", name, "classifier", timeout=150)
+def test_preview_then_a_forked_launch_as_in_a_notebook(programs, name):
+    output = programs[name].finished(200)
     assert "(64,)" in output
     assert "FITTED" in output
 

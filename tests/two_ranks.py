@@ -1,11 +1,13 @@
 """Fit, validate, test and predict on W gloo processes; each rank prints what it saw as JSON.
 
-Run as a program: ``python two_ranks.py WORLD ROWS BATCH_SIZE EVAL_BATCH_SIZE WORKERS``.
+Run as a program: ``python two_ranks.py WORLD CASE...``, each case four numbers with commas between:
+ROWS,BATCH_SIZE,EVAL_BATCH_SIZE,WORKERS.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import lightning as L
@@ -73,16 +75,23 @@ class Writer(BasePredictionWriter):
         module.seen["predict"] = [(0, batch) for batch in batch_indices[0]]
 
 
-def main() -> None:
-    world, rows, size, eval_size, workers = map(int, sys.argv[1:6])
+def seen(world: int, case: str) -> dict[str, list]:
+    """What this rank saw: ``{split: [(epoch, rows), ...]}``."""
+    rows, size, eval_size, workers = map(int, case.split(","))
     dm = Rows(rows, batch_size=size, eval_batch_size=eval_size, num_workers=workers, seed=5)
     model = Recorder()
     trainer = quiet_trainer(world, max_epochs=2, callbacks=[Writer()])
     trainer.fit(model, dm)
     trainer.test(model, dm, verbose=False)
     trainer.predict(model, dm, return_predictions=False)
+    return model.seen
+
+
+def main() -> None:
+    world, *cases = sys.argv[1:]
+    found = {case: seen(int(world), case) for case in cases}
     # one write each, so that the ranks' lines do not mix
-    sys.stdout.write(f"\nSEEN {json.dumps([trainer.global_rank, model.seen])}\n")
+    sys.stdout.write(f"\nSEEN {json.dumps([os.environ.get('LOCAL_RANK', '0'), found])}\n")
     sys.stdout.flush()
 
 

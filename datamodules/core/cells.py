@@ -95,6 +95,11 @@ class Column:
         assert self.numbers is not None
         return np.isnan(self.numbers)
 
+    @cached_property
+    def finite(self) -> bool:
+        """Whether all cells are numbers, none of them missing or infinite."""
+        return self.numbers is not None and bool(np.isfinite(self.numbers).all())
+
     def words_in(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Those of ``rows`` whose cell holds something that is no number."""
         if self.codes is None:
@@ -111,9 +116,15 @@ class Column:
         if self.codes is not None:
             return self.codes, self.words
         assert self.numbers is not None
-        values, codes = np.unique(self.numbers, return_inverse=True)
-        kept: npt.NDArray[np.int32] = np.where(self.missing, -1, codes).astype(np.int32)
-        return kept, [number_word(v) for v in values[~np.isnan(values)].tolist()]
+        filled = np.where(self.missing, 0.0, self.numbers)
+        whole = _small_counts(filled)
+        if whole is None:
+            values, codes = np.unique(self.numbers, return_inverse=True)
+            words = [number_word(v) for v in values[~np.isnan(values)].tolist()]
+        else:
+            held = np.bincount(whole[~self.missing], minlength=1) > 0
+            words, codes = list(map(str, np.flatnonzero(held).tolist())), held.cumsum()[whole] - 1
+        return np.where(self.missing, -1, codes).astype(np.int32), words
 
     def word(self, row: int) -> str:
         """The cell as text, for messages."""
@@ -121,6 +132,14 @@ class Column:
             return self.words[self.codes[row]] if self.codes[row] >= 0 else ""
         assert self.numbers is not None
         return "" if self.missing[row] else number_word(float(self.numbers[row]))
+
+
+def _small_counts(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint16] | None:
+    """The numbers as short integers where they are such: they need no sorting."""
+    if not len(numbers) or not (numbers.min() >= 0 and numbers.max() <= 65535):
+        return None
+    whole = numbers.astype(np.uint16)
+    return whole if np.array_equal(whole, numbers) else None
 
 
 def number_word(value: float) -> str:
@@ -144,7 +163,7 @@ def read_column(series: pl.Series, rules: CellRules) -> Column:
 
     kind, name = series.dtype, series.name
     if kind in (pl.String, pl.Categorical, pl.Enum):
-        return _from_text(series.cast(pl.String), rules)
+        return _from_text(series, rules)
     if kind == pl.Boolean:
         flags = series.cast(pl.Int32).fill_null(-1).to_numpy()
         return Column(name, codes=flags, words=["False", "True"], text=True)

@@ -99,7 +99,7 @@ class ClassMap:
         labels = self.labels.get(split)
         if labels is None or not len(labels):
             return []
-        found = np.unique(labels) if labels.ndim == 1 else np.flatnonzero(labels.any(0))
+        found = np.flatnonzero(np.bincount(labels) if labels.ndim == 1 else labels.any(0))
         return [int(k) for k in found]
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .cells import Column
+from .median import median
 from .tables import Table, listed
 
 Rows = npt.NDArray[np.int64]
+Room = npt.NDArray[np.float64]
 Feature = dict[str, Any]
 MISSING, UNSEEN, FIRST = 0, 1, 2
 # Quantities with some words among them ("unknown"): either reading would be wrong in silence.
@@ -57,6 +59,7 @@ def fit_columns(
     features: list[Feature] = []
     notes: list[str] = []
     left_out: dict[str, list[str]] = defaultdict(list)
+    room = np.empty(len(rows))
     for name in names:
         column, given = table.column(name, "feature"), name in numeric or name in categorical
         if not given and _counts_rows(column):
@@ -65,7 +68,7 @@ def fit_columns(
         kind = "numeric" if name in numeric else "categorical" if name in categorical else None
         kind = kind or _kind(table, column, rows)
         make = _fit_numeric if kind == "numeric" else _fit_categorical
-        feature, reason = make(table, column, rows)
+        feature, reason = make(table, column, rows, room)
         if reason and not given:
             left_out[reason].append(name)
         else:
@@ -135,6 +138,8 @@ def check_numbers(table: Table, column: Column, rows: Rows) -> None:
     if len(words):
         _refuse_words(table, column, words)
     assert column.numbers is not None
+    if column.finite:
+        return
     infinite = rows[np.isinf(column.numbers[rows])]
     if len(infinite):
         raise ValueError(
@@ -179,36 +184,38 @@ def _refuse_words(table: Table, column: Column, words: Rows, among: str = "") ->
     )
 
 
-def _fit_numeric(table: Table, column: Column, rows: Rows) -> tuple[Feature, str]:
+def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[Feature, str]:
     check_numbers(table, column, rows)
     assert column.numbers is not None
-    values = column.numbers[rows]
-    gaps = np.isnan(values)
-    if gaps.all():
-        return _numeric(column, 0.0, values[:0], gaps=True), "holds nothing in train"
-    fill = float(np.median(values[~gaps]))
-    values[gaps] = fill
-    feature = _numeric(column, fill, values, gaps=bool(gaps.any()))
-    constant = len(rows) > 1 and not gaps.any() and values.min() == values.max()
-    return feature, "holds one value in train" if constant else ""
-
-
-def _numeric(
-    column: Column, fill: float, values: npt.NDArray[np.float64], *, gaps: bool
-) -> Feature:
-    varies = len(values) > 0 and values.min() < values.max()
-    return {
+    # into the same memory for each column: new memory of this size costs more than the gather
+    values = column.numbers.take(rows, out=room, mode="clip")
+    gaps = np.zeros(0, np.bool_) if column.finite else np.isnan(values)
+    feature = {
         "name": column.name,
         "kind": "numeric",
         "style": column.style,
-        "fill": fill,
-        "mean": float(values.mean()) if len(values) else 0.0,
-        "std": float(values.std()) if varies else 1.0,
-        "gaps": gaps,
+        "fill": 0.0,
+        "mean": 0.0,
+        "std": 1.0,
+        "gaps": bool(gaps.any()),
     }
+    if feature["gaps"]:
+        if gaps.all():
+            return feature, "holds nothing in train"
+        feature["fill"] = values[gaps] = median(values[~gaps])
+    else:
+        feature["fill"] = median(values)
+    varies, mean = bool(values.min() < values.max()), values.mean()
+    feature["mean"] = float(mean)
+    if varies:
+        values -= mean  # what NumPy's std does, but in place
+        values *= values
+        feature["std"] = float(np.sqrt(values.sum() / len(values)))
+    constant = len(rows) > 1 and not feature["gaps"] and not varies
+    return feature, "holds one value in train" if constant else ""
 
 
-def _fit_categorical(table: Table, column: Column, rows: Rows) -> tuple[Feature, str]:
+def _fit_categorical(table: Table, column: Column, rows: Rows, room: Room) -> tuple[Feature, str]:
     codes, words = column.as_words
     gaps, *counts = np.bincount(codes[rows] + 1, minlength=len(words) + 1)  # -1 where missing
     present = len(rows) - int(gaps)

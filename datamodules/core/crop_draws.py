@@ -8,13 +8,16 @@ installed release before it is used: where that draws otherwise, its own method 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torchvision.transforms import transforms as v1
 
 from .draws import Stream, generator_in_use, without_modes
+from .kernels import kernels
 
 Box = tuple[int, int, int, int]
 TRIES = 10
@@ -35,6 +38,44 @@ def resized_crop_box(step: Any, height: int, width: int) -> Box:
         return _by_torchvision(step, height, width)
     with without_modes():
         return _box(scale, ratio, height, width, generator_in_use())
+
+
+class SeededCrop:
+    """The draws of a ``RandomResizedCrop`` and of flips, from a sample's seed and in one go.
+
+    Args:
+        step: The crop.
+        flips: Flips that follow it.
+    """
+
+    def __init__(self, step: Any, flips: Sequence[Any]) -> None:
+        scale, ratio = tuple(map(float, step.scale)), tuple(map(float, step.ratio))
+        kind: Any = type(step)
+        self.agrees = _agrees(kind, scale, ratio)
+        least, most, low, high = (np.float32(v) for v in (*scale, *_log(ratio)))
+        self.interval = least, most - least, low, high - low
+        self.chances = np.array([flip.p for flip in flips], np.float32)
+
+    def draw(self, height: int, width: int, seed: int) -> tuple[Box, list[int]] | None:
+        """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
+
+        Args:
+            height: Of the picture, in pixels.
+            width: As ``height``.
+            seed: Below 2^32.
+
+        Returns:
+            None where torch has to be asked: without numba, for a torchvision that draws
+            otherwise, and for the few seeds that a rounding decides.
+        """
+        loops = kernels()
+        if loops is None or not self.agrees:
+            return None
+        drawn = np.empty(4 + len(self.chances), np.int64)
+        if not loops.draw_crop(seed, height, width, *self.interval, self.chances, drawn):
+            return None
+        top, left, tall, wide, *flips = drawn.tolist()
+        return (top, left, tall, wide), flips
 
 
 def box_of(params: dict[str, Any]) -> Box:

@@ -20,8 +20,9 @@ from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms import transforms as v1
 
 from .boxes import Boxes, Pixels
-from .crop_draws import box_of, resized_crop_box
+from .crop_draws import SeededCrop, box_of, resized_crop_box
 from .draws import generator_in_use, without_modes
+from .seeding import seed_all
 
 Form = Literal["picture", "image", "tensor"]  # PIL, tv_tensors.Image, plain tensor
 
@@ -68,14 +69,19 @@ class Head:
 
     def __init__(self, resize: Any, crop: Any, flips: Sequence[Any], form: Form) -> None:
         self.resize, self.crop, self.flips, self.form = resize, crop, list(flips), form
+        self.seeded = SeededCrop(resize, flips) if type(resize) in RESIZED_CROPS else None
 
-    def __call__(self, picture: Boxes) -> Tensor:
+    def __call__(self, picture: Boxes, seed: int | None = None) -> Tensor:
         """Draw, read what was drawn, resize.
+
+        Args:
+            picture: The picture.
+            seed: As in :meth:`draw`.
 
         Returns:
             (C, H, W) uint8 in memory of its own, channels last.
         """
-        window = self.draw(picture.height, picture.width)
+        window = self.draw(picture.height, picture.width, seed)
         pixels = picture.box(*window.box)
         with without_modes():
             view = _resized(pixels, window.size, SMOOTH[self._interpolation()])
@@ -83,16 +89,26 @@ class Head:
                 view = _cropped(view, window.crop)
             return view.flip(window.flips) if window.flips else view
 
-    def draw(self, height: int, width: int) -> Window:
+    def draw(self, height: int, width: int, seed: int | None = None) -> Window:
         """All of the head's random numbers for a picture of H x W pixels, in the Compose's order.
+
+        Args:
+            height: Of the picture.
+            width: Of the picture.
+            seed: What the random generators are to be seeded by, where they are not yet; they may
+                be left as they are.
 
         Raises:
             ValueError: If a random crop is larger than the picture, as torchvision refuses it.
         """
+        if seed is not None:
+            if self.seeded and (found := self.seeded.draw(height, width, seed)) is not None:
+                return Window(found[0], self._crop_size(), None, self._turned(found[1]))
+            seed_all(seed)
         box, crop = (0, 0, height, width), None
         if type(self.resize) in RESIZED_CROPS:
             box = resized_crop_box(self.resize, height, width)
-            size = (self.resize.size[0], self.resize.size[-1])
+            size = self._crop_size()
         elif self.resize is not None:
             size = resized_size(height, width, self.resize.size)
             crop = None if self.crop is None else self._crop_box(*size)
@@ -103,13 +119,26 @@ class Head:
             size = box[2:]
         return Window(box, size, crop, self._drawn_flips())
 
+    @property
+    def draws_alone(self) -> bool:
+        """Whether every draw is given its generator; those of torchvision's own methods are not."""
+        if self.seeded is not None:
+            return self.seeded.agrees
+        return self.crop is None or type(self.crop) in (v1.CenterCrop, v2.CenterCrop)
+
+    def _crop_size(self) -> tuple[int, int]:
+        """Of a resized crop."""
+        return self.resize.size[0], self.resize.size[-1]
+
     def _drawn_flips(self) -> list[int]:
         generator = generator_in_use()
         with without_modes():
             drawn = [bool(torch.rand(1, generator=generator) < step.p) for step in self.flips]
-        return [
-            FLIPS[type(step)] for step, is_drawn in zip(self.flips, drawn, strict=True) if is_drawn
-        ]
+        return self._turned(drawn)
+
+    def _turned(self, drawn: Sequence[Any]) -> list[int]:
+        """Dimensions that the flips which were drawn turn round."""
+        return [FLIPS[type(step)] for step, is_it in zip(self.flips, drawn, strict=True) if is_it]
 
     def _interpolation(self) -> Any:
         return "bilinear" if self.resize is None else self.resize.interpolation
@@ -260,10 +289,11 @@ def _resized(pixels: Pixels, size: tuple[int, int], mode: str) -> Tensor:
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     # a mapped file is not writable, which torch demands; it would copy a part of rows anyway
     dense = np.ascontiguousarray(pixels) if pixels.flags.writeable else pixels.copy()
-    view = torch.from_numpy(dense).permute(2, 0, 1)[None]
+    high, wide, channels = dense.shape
     # The strides of one picture do not say what comes last in memory; told by a batch's stride,
     # torch saves 65 us of 235 that parting its answer in planes takes (pytorch#68430).
-    view = view.as_strided(view.shape, (view.numel(), *view.stride()[1:]))
+    strides = (dense.size, 1, wide * channels, channels)
+    view = torch.from_numpy(dense).as_strided((1, channels, high, wide), strides)
     resized: Tensor = torch.nn.functional.interpolate(view, size, mode=mode, antialias=True)
     return resized[0]
 

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .distinct_texts import MOSTLY_UNLIKE
 from .encodings import Text, give_back, read_text
-from .records import Layout, count_regular, find_layout, parse_records
+from .records import Layout, count_even, count_regular, find_layout, parse_records
 
 if TYPE_CHECKING:
     import polars as pl
 
 log = logging.getLogger(__name__)
 FLOAT = re.compile(r"-?\d+\.\d+([eE][+-]?\d+)?$")
+# Fewer cells in the sample do not show whether texts come again.
+MANY_CELLS = 100
 NUMBER = re.compile(r"-?\d{1,15}$|" + FLOAT.pattern)
 
 
 class CsvFrame(NamedTuple):
-    """A CSV file as texts; columns of plain decimal numbers come as float64 at once.
+    """A CSV file as texts, or codes of them; columns of plain decimal numbers come as float64.
 
     Attributes:
         frame: One column a name.
@@ -97,15 +100,20 @@ def _read_regular(
     import polars as pl
 
     data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
-    records = count_regular(data, separator=layout.separator, width=len(names))
+    bare = len(names) > 1 and text.data.find(b'"', layout.start, text.end) < 0
+    # polars refuses a record that is too long, so that an even count shows that none is too short
+    count = count_even if bare else count_regular
+    records = count(data, separator=layout.separator, width=len(names))
     if records is None or any("\n" in cell or "\r" in cell for cell in layout.header):
         return None
     give_back(text)
     as_is = text.as_is and layout.start == 0
     source: Any = path if as_is else text.data[layout.start : text.end]
+    few = _few_texts(layout.sample, len(names)) if bare else set()
+    texts = [pl.Categorical if i in few else pl.String for i in range(len(names))]
     floats = _float_columns(layout.sample, len(names)) if points else set()
     for numeric in (floats, set()) if floats else (set(),):
-        dtypes = [pl.Float64 if i in numeric else pl.String for i in range(len(names))]
+        dtypes = [pl.Float64 if i in numeric else kind for i, kind in enumerate(texts)]
         try:
             frame = pl.read_csv(
                 source,
@@ -149,10 +157,16 @@ def _float_columns(sample: Sequence[Sequence[str]], width: int) -> set[int]:
     return found
 
 
+def _few_texts(sample: Sequence[Sequence[str]], width: int) -> set[int]:
+    """Columns whose texts come again and again in the sample: read as codes at once."""
+    columns = ([record[i] for record in sample if len(record) > i] for i in range(width))
+    return {i for i, c in enumerate(columns) if MANY_CELLS <= len(c) >= MOSTLY_UNLIKE * len({*c})}
+
+
 def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> None:
     import polars as pl
 
-    if frame.schema[frame.columns[0]] != pl.String:
+    if frame.schema[frame.columns[0]] == pl.Float64:
         return
     for row in (frame.to_series(0) == header[0]).arg_true().to_list():
         if [str(cell or "") for cell in frame.row(row)] == list(header):

@@ -23,7 +23,7 @@ from .columns import (
 from .rows import PackedRows, TargetKind
 from .tables import Table
 
-BLOCK = 4096
+BLOCK = 16384
 
 
 class Encoded(NamedTuple):
@@ -104,24 +104,29 @@ def encode(
     for feature in numbers:
         check_numbers(table, columns[feature["name"]], rows)
     coded = [_coded(columns[f["name"]], f, rows, report) for f in categories]
+    room = np.empty(min(BLOCK, len(rows)))
     # by blocks of rows: a block of all columns stays in the cache while it is written
     for at in range(0, len(rows), BLOCK):
-        block, flag = slice(at, at + BLOCK), len(numbers)
+        chosen, block, flag = rows[at : at + BLOCK], slice(at, at + BLOCK), len(numbers)
         for j, feature in enumerate(numbers):
-            values = columns[feature["name"]].numbers[rows[block]]  # type: ignore[index]
-            gaps = np.isnan(values)
-            if found := int(np.count_nonzero(gaps)):
+            column = columns[feature["name"]]
+            # into memory that is in the cache; rows are within bounds
+            values = column.numbers.take(chosen, out=room[: len(chosen)], mode="clip")  # type: ignore[union-attr]
+            found = 0
+            if not column.finite:
+                gaps = np.isnan(values)
+                found = int(np.count_nonzero(gaps))
                 values[gaps] = feature["fill"]
             values -= feature["mean"]
             values /= feature["std"]
             numeric[block, j] = values
             if feature["gaps"]:
-                numeric[block, flag] = gaps
+                numeric[block, flag] = 0.0 if column.finite else gaps
                 flag += 1
             elif found:
                 report.filled[feature["name"]] += found
         for j, (words, to_code) in enumerate(coded):
-            codes[block, j] = to_code[words[rows[block]]]
+            codes[block, j] = to_code[words[chosen]]
     return report._replace(filled=dict(report.filled))
 
 

@@ -34,10 +34,27 @@ class FastTransform:
         """What does the lifted end to a batch."""
         return None if self.end is None else self.end.finish
 
-    def of_boxes(self, picture: Boxes) -> Any:
-        """Row of a picture that is read by boxes; needs ``crop_first``."""
+    @property
+    def takes_seeds(self) -> bool:
+        """Whether all of its draws are the head's, which seeds for itself."""
+        return self.crop_first is not None and not self.crop_first.rest
+
+    @property
+    def draws_alone(self) -> bool:
+        """Whether it draws from the thread's generator itself, if at all, without a mode's help."""
+        first = self.crop_first
+        return self.is_proved and first is not None and not first.rest and first.head.draws_alone
+
+    def of_boxes(self, picture: Boxes, seed: int | None = None) -> Any:
+        """Row of a picture that is read by boxes; needs ``crop_first``.
+
+        Args:
+            picture: The picture.
+            seed: What the random generators are to be seeded by, where they are not yet; needs
+                ``takes_seeds``.
+        """
         assert self.crop_first is not None
-        pixels = self.crop_first.head(picture)
+        pixels = self.crop_first.head(picture, seed)
         if self.crop_first.rest or (self.end is not None and not self.end.fits(pixels)):
             return self._row(self.crop_first.follow(pixels))
         self.is_proved = True

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from .kernels import kernels
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 CACHED = 1 << 18  # float32 numbers
@@ -39,6 +41,7 @@ class Finish:
         self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
         self.scale = scale
         self._buffers: Buffers | None = None
+        self._on_host: tuple[Tensor, ...] | None = None
 
     def __call__(self, batch: Any) -> Any:
         """Finish every uint8 picture tensor (N, C, H, W) in a batch of any structure.
@@ -61,15 +64,47 @@ class Finish:
             tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.shape[1] == len(self.mean)
         )
 
-    def _normalised(self, image: Tensor) -> Tensor:
-        mean, std = (
-            torch.tensor(v, device=image.device).view(-1, 1, 1) for v in (self.mean, self.std)
+    def fits(self, picture: Any) -> bool:
+        """Whether a sample is a picture (C, H, W) on the host that waits to be finished."""
+        return (
+            isinstance(picture, Tensor)
+            and picture.dtype == torch.uint8
+            and picture.ndim == 3
+            and len(picture) == len(self.mean)
+            and picture.device.type == "cpu"
         )
+
+    def memory(self, shape: Sequence[int]) -> Tensor:
+        """Float32 memory of a batch on the host, which returns when the batch is gone."""
+        self._buffers = self._buffers or Buffers()
+        return self._buffers.take(shape)
+
+    def one(self, picture: Tensor, *, out: Tensor) -> None:
+        """Finish one picture (C, H, W) uint8 on the host.
+
+        Args:
+            picture: What to finish.
+            out: (C, H, W) float32, contiguous, is written.
+        """
+        mean, std, table = self._host_constants()
+        pixels = picture.permute(1, 2, 0).numpy()
+        loops = kernels()
+        if loops is not None and pixels.flags.c_contiguous:
+            loops.finish_picture(pixels, table.numpy(), out.numpy())
+        else:
+            self._scaled(out.copy_(picture)).sub_(mean).div_(std)
+
+    def _normalised(self, image: Tensor) -> Tensor:
         if image.device.type != "cpu":
+            mean, std = self._columns(image.device)
             levels = image.to(torch.float32, memory_format=torch.contiguous_format)
             return self._scaled(levels).sub_(mean).div_(std)
-        self._buffers = self._buffers or Buffers()
-        out = self._buffers.take(image.shape)
+        out = self.memory(image.shape)
+        if kernels() is not None and image.is_contiguous(memory_format=torch.channels_last):
+            for one, picture in zip(out, image, strict=True):
+                self.one(picture, out=one)
+            return out
+        mean, std, _ = self._host_constants()
         # in parts of a MiB, which stay in the cache; picture by picture costs small ones most
         # (128 of 3 x 32 x 32: 0.16 ms against 1.1, 2 CPU cores, torch 2.14)
         some = max(1, CACHED // max(1, image[:1].numel()))
@@ -77,11 +112,25 @@ class Finish:
             self._scaled(part.copy_(pixels)).sub_(mean).div_(std)
         return out
 
+    def _columns(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, (C, 1, 1) each."""
+        mean, std = (torch.tensor(v, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
+        return mean, std
+
+    def _host_constants(self) -> tuple[Tensor, ...]:
+        """Mean, standard deviation and (C, 256) what becomes of each level."""
+        if self._on_host is None:
+            mean, std = self._columns(torch.device("cpu"))
+            levels = torch.arange(256, dtype=torch.float32).expand(len(mean), 1, 256).clone()
+            table = self._scaled(levels).sub_(mean).div_(std)[:, 0]
+            self._on_host = mean, std, table
+        return self._on_host
+
     def _scaled(self, levels: Tensor) -> Tensor:
         return levels.div_(255) if self.scale == "divide" else levels.mul_(1.0 / 255)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_buffers": None}
+        return {**self.__dict__, "_buffers": None, "_on_host": None}
 
 
 class Buffers:

@@ -12,7 +12,9 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from .batch import RowBatch
 from .collate import StackError
-from .draws import active_stream
+from .draws import active_stream, without_modes
+from .finish import Finish
+from .finished_rows import STACKS, FinishedRows, Rows
 from .samplers import Keys
 from .seeding import Indices, Seeds, kept_random_state, own_generators, seed_all, seed_own
 from .skipped import BadFile, PartBatch, no_rows, unreadable
@@ -39,6 +41,8 @@ class KeyedDataset(Dataset[Any]):
             :class:`PartBatch`.
 
     Attributes:
+        finish: Done to each picture as it is made, where the samples are made in this process and
+            wait for it; None leaves it to whoever takes the batch.
         reading: (W,) int64 in shared memory, the row that each of W workers is at, -1 for none;
             None where nobody wants to know.
     """
@@ -54,6 +58,7 @@ class KeyedDataset(Dataset[Any]):
         self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
         self.skip = skip
         self._own: list[Any] | None = None
+        self.finish: Finish | None = None
         self.reading: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,6 +75,9 @@ class KeyedDataset(Dataset[Any]):
         rows, seeds = keys if isinstance(keys, Keys) else (np.asarray(keys, np.int64), None)
         if hasattr(self.dataset, "get_batch"):
             batch = self.dataset.get_batch(rows, seeds)
+        elif active_stream() is not None and getattr(self.dataset, "draws_alone", False):
+            with without_modes():  # the thread's takes 2 to 3 us of each of torch's calls
+                batch = self._joined(rows, seeds)
         elif get_worker_info() is not None or active_stream() is not None:
             batch = self._joined(rows, seeds)
         else:
@@ -100,18 +108,13 @@ class KeyedDataset(Dataset[Any]):
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies
             self._own = own_generators(self.dataset)
-        # what is the same for every sample may be left to the finishing step
-        left = hasattr(type(self.dataset), "unfinished")
-        sample = self.dataset.unfinished if left else self.dataset.__getitem__
-        samples, bad = [], []
+        made = self._rows(len(rows))
         kept: list[int] = []
+        bad: list[BadFile] = []
         for place, index in enumerate(rows.tolist()):
             self._note(index)
-            if seeds is not None:
-                seed_all(int(seeds[place]))
-                seed_own(self._own, int(seeds[place]))
             try:
-                samples.append(sample(index))
+                made.take(self._sample(index, None if seeds is None else int(seeds[place])))
                 kept.append(index)
             except Exception as error:
                 if self.skip and unreadable(error, path := self.dataset.describe(index)):
@@ -119,17 +122,40 @@ class KeyedDataset(Dataset[Any]):
                     continue
                 name = self.name(index)
                 raise SampleError(f"{name}: {type(error).__name__}: {error}") from error
+            if not made.is_whole:
+                self.finish = None  # such samples may come again
+                return self._joined(rows, seeds)
         self._note(-1)
-        join = self.collate_fn or default_collate
-        if bad and not samples:
-            return PartBatch(no_rows(join([self.dataset.blank()])), 0, bad)
+        if bad and not kept:
+            return PartBatch(no_rows(made.join([self.dataset.blank()])), 0, bad)
         try:
-            batch = join(samples)
+            batch = made.joined()
         except StackError as error:
             raise SampleError(
                 error.named(*(self.name(kept[i]) for i in error.positions))
             ) from error
-        return PartBatch(batch, len(samples), bad) if bad else batch
+        return PartBatch(batch, len(kept), bad) if bad else batch
+
+    def _sample(self, index: int, seed: int | None) -> Any:
+        """One sample from a stream of its own."""
+        if seed is not None:
+            seed_own(self._own or (), seed)
+        if self._leaves:
+            return self.dataset.unfinished(index, seed)
+        if seed is not None:
+            seed_all(seed)
+        return self.dataset[index]
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether the samples leave to the finishing step what is the same for all of them."""
+        return hasattr(type(self.dataset), "unfinished")
+
+    def _rows(self, count: int) -> Rows:
+        join = self.collate_fn or default_collate
+        if self._leaves and self.finish is not None and join in STACKS:
+            return FinishedRows(self.finish, count, join)
+        return Rows(join)
 
     def _note(self, index: int) -> None:
         if self.reading is not None and (info := get_worker_info()) is not None:

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from .auto_workers import AutoWorkers
 from .cores import default_workers
+from .finish import Finish
 from .keyed import KeyedDataset
 from .loader import Loader
 from .mix import Mix
@@ -124,6 +125,8 @@ def make_loader(
         # more workers are 17 to 20 times slower.
         warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
     ahead = chosen.get("prefetch_factor") or 2
+    if not workers and isinstance(finish, Finish):
+        keyed.finish = finish
     watch = None
     if workers:
         if chosen.get("multiprocessing_context") is not None or _starts_afresh():

@@ -21,9 +21,12 @@ from .draws import drawn_elsewhere
 from .fast_transform import fast_transform
 from .files import PathList, check_folder, contents, list_images, report_skipped
 from .finish import Finish
+from .kernels import load_kernels
 from .packed_pictures import PackedPictures
-from .seeding import Seeds, below, random_state, set_random_state
+from .seeding import Seeds, below, random_state, seed_all, set_random_state
 from .transforms import PictureTransform
+
+WORTH_COMPILING = 256  # pictures: loading the compiled loops takes the time of a few thousand
 
 
 class PictureDataset(Dataset[Any]):
@@ -60,6 +63,8 @@ class PictureDataset(Dataset[Any]):
         self.keys, self.part = keys, part
         self._fast = fast_transform(transform, 3 if mode == "RGB" else 1) if fast else None
         self.finish: Finish | None = self._fast.finish if self._fast is not None else None
+        if self._fast is not None and len(self.sources) >= WORTH_COMPILING:
+            load_kernels()
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -72,9 +77,14 @@ class PictureDataset(Dataset[Any]):
         picture = self.finish(picture[None])[0] if self.finish else picture.contiguous()
         return picture if self.targets is None else (picture, sample[1])
 
-    def unfinished(self, index: int) -> Any:
-        """An item before the end of the transform that ``finish`` does for the whole batch."""
-        picture = self._picture(index)
+    def unfinished(self, index: int, seed: int | None = None) -> Any:
+        """An item before the end of the transform that ``finish`` does for the whole batch.
+
+        Args:
+            index: Which.
+            seed: What the random generators are to be seeded by; None leaves them as they are.
+        """
+        picture = self._picture(index, seed)
         finish = self.finish
         channels = len(finish.mean) if finish is not None else 3 if self.mode == "RGB" else 1
         if _is_pixels(picture) and len(picture) != channels:
@@ -88,14 +98,17 @@ class PictureDataset(Dataset[Any]):
         target = self.targets[index]
         return picture, int(target) if target.dtype == torch.int64 else target
 
-    def _picture(self, index: int) -> Any:
+    def _picture(self, index: int, seed: int | None) -> Any:
         fast = self._fast
+        if seed is not None and (fast is None or not fast.is_proved or not fast.takes_seeds):
+            seed_all(seed)
+            seed = None
         if fast is None:
             return self.transform(self._whole(index))
         before = None if fast.is_proved else random_state()
         try:
             if fast.crop_first is not None:
-                return fast.of_boxes(self._boxes(index))
+                return fast.of_boxes(self._boxes(index), seed)
             return fast.of_picture(self._whole(index))
         except (TypeError, AttributeError):
             if before is None:
@@ -127,6 +140,11 @@ class PictureDataset(Dataset[Any]):
         # picture included, 2 cores, n = 9 rounds of 24 files)
         pixels = decode_pixels(source, mode=self.mode, name=name)
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
+
+    @property
+    def draws_alone(self) -> bool:
+        """Whether no draw needs the function mode of a worker thread."""
+        return self._fast is not None and self._fast.draws_alone
 
     def drawn_elsewhere(self) -> str | None:
         """The step that keeps the pictures from worker threads, or None."""

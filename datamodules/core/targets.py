@@ -178,8 +178,10 @@ def class_map(
         _check_whole(table, column, rows)
         all_codes, words[split] = column.as_words
         codes[split] = all_codes[rows]
-        present = set(np.unique(codes[split]).tolist())
-        words[split] = [w if k in present else "" for k, w in enumerate(words[split])]
+        held = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[
+            1:
+        ]  # -1 where missing
+        words[split] = [w if n else "" for w, n in zip(words[split], held, strict=True)]
     if task == "multilabel":
         return _several(codes, words, label_separator or "|")
     found = _ordered({word for split in words.values() for word in split} - {""})

@@ -1,0 +1,133 @@
+"""The loops that numba compiles give the bits of the torch calls that they stand for."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+
+import datamodules.core.crop_draws as crop_draws
+import datamodules.core.finish as finish_room
+from datamodules.core import kernels as kernels_room
+from datamodules.core.crop_first import crop_first
+from datamodules.core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
+from datamodules.core.kernels import Kernels, draw_crop, finish_picture, load_kernels
+
+PLAIN = Kernels(finish_picture, draw_crop)
+CROPS = {
+    "v1": v1.RandomResizedCrop(9),
+    "v2": v2.RandomResizedCrop(9),
+    "narrow": v1.RandomResizedCrop(9, scale=(0.9, 1.0), ratio=(0.3, 0.4)),
+    "wide": v2.RandomResizedCrop(9, scale=[0.2, 1.5], ratio=[2.0, 5.0]),
+    "one": v2.RandomResizedCrop(9, scale=(1, 1), ratio=(1, 1)),
+}
+
+
+@pytest.fixture(params=["plain", "numba"])
+def loops(request, monkeypatch):
+    """The loops as Python runs them, and compiled where numba is installed."""
+    found = PLAIN
+    if request.param == "numba":
+        pytest.importorskip("numba")
+        found = load_kernels()
+    for room in (crop_draws, finish_room):
+        monkeypatch.setattr(room, "kernels", lambda: found)
+    return found
+
+
+@pytest.mark.parametrize("scale", ["divide", "multiply"])
+@pytest.mark.parametrize("shape", [(3, 17, 11), (1, 8, 9), (3, 1, 1), (3, 0, 4)])
+def test_pictures_are_finished_to_the_same_bits(loops, scale, shape, monkeypatch):
+    draws = torch.Generator().manual_seed(0)
+    batch = torch.randint(0, 256, (4, *shape), dtype=torch.uint8, generator=draws)
+    batch[0] = torch.arange(shape[1] * shape[2]).view(shape[1:]) % 256
+    finish = Finish(IMAGENET_MEAN[: shape[0]], IMAGENET_STD[: shape[0]], scale=scale)
+    found = [finish(b) for b in (batch.to(memory_format=torch.channels_last), batch)]
+    one = torch.empty(shape)
+    finish.one(batch[1].permute(1, 2, 0).contiguous().permute(2, 0, 1), out=one)
+    monkeypatch.setattr(finish_room, "kernels", lambda: None)
+    expected = finish(batch)
+    assert all(torch.equal(f, expected) for f in found)
+    assert torch.equal(one, expected[1])
+
+
+@pytest.mark.parametrize("step", CROPS.values(), ids=CROPS)
+@pytest.mark.parametrize("shape", [(375, 500), (31, 8), (1, 1), (1, 300), (3000, 4000)])
+def test_crops_and_flips_are_torchs(loops, step, shape):
+    steps = [step, v1.RandomHorizontalFlip(), v2.RandomVerticalFlip(0.3)]
+    head = crop_first(steps).head
+    answered = 0
+    for seed in [*range(20), 2**32 - 1]:
+        torch.manual_seed(seed)
+        expected = head.draw(*shape)
+        answered += head.seeded.draw(*shape, seed) is not None
+        assert head.draw(*shape, seed) == expected
+    if step.scale[1] <= 1 and shape == (375, 500) and 1.0 not in step.scale[:1]:
+        assert answered > 15 or step.ratio[1] < 0.5, "torch is asked seldom"
+
+
+def test_sides_that_a_rounding_decides_are_left_to_torch(loops):
+    head = crop_first([v2.RandomResizedCrop(9, scale=(0.25, 0.25), ratio=(1, 1))]).head
+    assert head.seeded.draw(9, 1, 0) is None, "a side of 1.5 exactly"
+    assert head.seeded.draw(10, 10, 0) is not None
+
+
+def test_a_seeded_sample_leaves_the_generators_to_those_who_need_them(loops):
+    head = crop_first([v2.RandomResizedCrop(9)]).head
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    head.draw(375, 500, 7)
+    assert torch.equal(torch.get_rng_state(), before)
+    never = crop_first([v2.RandomResizedCrop(9, scale=(1, 1), ratio=(9, 12))]).head
+    torch.manual_seed(7)
+    expected = never.draw(375, 500), torch.get_rng_state()
+    torch.manual_seed(1)
+    found = never.draw(375, 500, 7), torch.get_rng_state()
+    assert found[0] == expected[0]
+    assert torch.equal(found[1], expected[1])
+
+
+def test_a_torchvision_that_draws_otherwise_is_asked_itself(loops, monkeypatch):
+    monkeypatch.setattr(crop_draws, "_agrees", lambda kind, scale, ratio: False)
+    head = crop_first([v2.RandomResizedCrop(9)]).head
+    assert head.seeded.draw(375, 500, 0) is None
+    assert not head.draws_alone
+
+
+@pytest.fixture
+def fresh():
+    load_kernels.cache_clear()
+    yield
+    load_kernels.cache_clear()
+
+
+def test_without_numba_there_are_no_loops(fresh, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert kernels_room.kernels() is None, "not asked for yet"
+    assert load_kernels() is None
+    assert kernels_room.kernels() is None
+
+
+def test_where_nothing_may_be_written_each_process_compiles(fresh, monkeypatch):
+    def njit(signature, *, nogil, cache=False):
+        def compiled(loop):
+            if cache:
+                raise RuntimeError("cannot cache function: no locator available")
+            return loop
+
+        return compiled
+
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit))
+    assert load_kernels() == PLAIN == kernels_room.kernels()
+
+
+def test_no_level_is_out_of_the_tables_reach(loops):
+    table = np.arange(256, dtype=np.float32)[None]
+    out = np.empty((1, 16, 16), np.float32)
+    loops.finish_picture(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), table, out)
+    assert out.ravel().tolist() == list(range(256))
