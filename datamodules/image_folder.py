@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from .core.base import SPLITS, Split
 from .core.channels import channel_statistics, finish_of
 from .core.classes import ClassMap, given_classes
 from .core.files import (
-    PathList,
+    Listing,
     check_roots,
     has_folders,
     list_classes,
@@ -26,6 +26,7 @@ from .core.files import (
 from .core.finish import Finish
 from .core.label_table import read_label_table, several_labels
 from .core.mix import Mix
+from .core.path_list import PathList
 from .core.picture_base import PictureDataModule
 from .core.picture_sources import PictureSources
 from .core.pictures import PictureDataset
@@ -185,10 +186,10 @@ class ImageFolderDataModule(PictureDataModule):
             raise ValueError(f"{bare} has no train/ while another root has; give all one layout")
         if not any(layouts):
             listing = list_classes(roots)
-            self._hold(listing.paths, listing.labels, listing.classes, given={})
+            labels = _labels([listing], listing.classes)
+            self._hold(listing.paths, labels, listing.classes, given={})
             return
-        paths: list[str] = []
-        labels: list[str] = []
+        listings: list[Listing] = []
         names: set[str] = set()
         ends = {"train": range(0)}
         for split in ("train", "val", "test"):
@@ -202,12 +203,13 @@ class ImageFolderDataModule(PictureDataModule):
                 continue
             if folders:
                 listing = list_classes(folders)
-                ends[split] = range(len(paths), len(paths) + len(listing.paths))
-                paths += listing.paths
-                labels += listing.labels
+                first = sum(len(there.paths) for there in listings)
+                ends[split] = range(first, first + len(listing.paths))
+                listings.append(listing)
                 # an empty folder is a class of train, and nothing at all in val
-                names |= set(listing.classes if split == "train" else listing.labels)
-        self._hold(paths, labels, sorted(names), given=ends)
+                names |= {name for name, count in listing.folders if count or split == "train"}
+        paths = PathList.joined([listing.paths.encoded() for listing in listings])
+        self._hold(paths, _labels(listings, sorted(names)), sorted(names), given=ends)
 
     def _read_table(self, roots: list[Path]) -> None:
         if len(roots) > 1:
@@ -220,21 +222,18 @@ class ImageFolderDataModule(PictureDataModule):
             label_separator=self.hparams["label_separator"],
             extra=self.split_options.columns,
         )
-        self._hold(table.paths, table.labels, table.classes, given={}, column=table.extra)
+        self._hold(PathList(table.paths), table.labels, table.classes, given={}, column=table.extra)
 
     def _hold(
         self,
-        paths: list[str],
-        labels: list[str] | np.ndarray[Any, Any],
+        paths: PathList,
+        labels: np.ndarray[Any, Any],
         names: list[str],
         *,
         given: dict[str, range],
         column: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep paths and labels by split; labels stay in terms of the names found."""
-        if isinstance(labels, list):
-            index = {name: k for k, name in enumerate(names)}
-            labels = np.fromiter(map(index.__getitem__, labels), np.int64, len(labels))
         rows = np.arange(len(paths))
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
@@ -257,7 +256,7 @@ class ImageFolderDataModule(PictureDataModule):
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
         self._pictures = PictureSources(
-            {s: PathList(map(paths.__getitem__, part.tolist())) for s, part in parts.items()},
+            {split: paths.take(part) for split, part in parts.items()},
             mode=self.hparams["mode"],
             draft=self._draft,
         )
@@ -329,3 +328,11 @@ class ImageFolderDataModule(PictureDataModule):
             parts += [split, names, self._map.labels.get(split, np.empty(0))]
         self._digest = fingerprint(*parts, "\n".join(self._map.names))
         return self._digest
+
+
+def _labels(listings: Sequence[Listing], names: Sequence[str]) -> np.ndarray[Any, Any]:
+    """(N,) int64 class of each path, as its place in ``names``."""
+    index = {name: k for k, name in enumerate(names)}
+    folders = [folder for listing in listings for folder in listing.folders]
+    classes = np.array([index.get(name, 0) for name, _ in folders], np.int64)  # 0: an empty folder
+    return np.repeat(classes, [count for _, count in folders])

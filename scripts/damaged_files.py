@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from datamodules.core.splits import fingerprint
-
 PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO")
 CSV = (
     b'id,city,size,price,label\n1,Bonn,3.5,"1,200",a\n2,"New\nYork",NA,3,b\n'
@@ -152,6 +150,7 @@ def _jpeg(folder: Path) -> Target:
 
 def _pack(folder: Path) -> Target:
     from datamodules.core import packs
+    from datamodules.core.splits import fingerprint
 
     raw = np.array([2, 3, 3], "<u4").tobytes() + bytes(range(18))
     contents = [(packs.FILE, _picture("PNG")), (packs.PIXELS, raw)]
@@ -199,6 +198,7 @@ def _pack(folder: Path) -> Target:
 
 def _features(folder: Path) -> Target:
     from datamodules.core import feature_packs
+    from datamodules.core.splits import fingerprint
 
     variant: dict[str, bytes] = {}
     arrays: dict[str, npt.NDArray[Any]] = {

@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torchvision.transforms import v2
 
-from datamodules import ImageFolderDataModule
-
 
 def transform() -> v2.Compose:
     """Draws from torch's generator; module level parts, so that it can be sent to workers."""
@@ -25,6 +23,9 @@ def transform() -> v2.Compose:
 
 def hashes(folder: str, case: dict[str, Any], steps: int = 2) -> list[str]:
     """A hash of each of the first steps of epoch 1."""
+    # here, so that a spawned worker, which reads this file anew, need not import Lightning
+    from datamodules import ImageFolderDataModule
+
     case = dict(case)
     context = case.pop("multiprocessing_context", None)
     dm = ImageFolderDataModule(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from contract import check_datamodule, same
+from numbered import Numbered
 from processes import run_program
 from torch.utils.data import Dataset, TensorDataset
 from two_ranks import Recorder, Rows
@@ -33,20 +34,6 @@ class Own(DataModule):
 
     def split_fingerprint(self):
         return json.dumps({k: v.tolist() for k, v in self.parts.items()})
-
-
-class Numbered(Dataset):
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, index):
-        return torch.tensor([float(self.rows[index])]), int(self.rows[index]) % 2
-
-    def describe(self, index):
-        return str(self.rows[index])
 
 
 def trainer(tmp_path, **flags):

@@ -7,7 +7,7 @@ from script_runs import SCRIPTS
 
 import bench  # isort: skip - on the path by script_runs
 from benchmarks import WORKS
-from benchmarks.tables import Result, draw_bars
+from benchmarks.tables import Result, draw_bars, print_table
 
 PLANS = ["plans", "--samples", "2000", "--ranks", "2", "--classes", "40", "--batch-size", "64"]
 
@@ -41,3 +41,16 @@ def test_an_unknown_work_is_refused_with_the_known_ones(capsys):
 def test_a_work_without_a_figure_says_so(tmp_path):
     with pytest.raises(ValueError, match="no column to draw"):
         draw_bars(Result("Names", [{"kind": "a"}]), tmp_path / "x.png")
+
+
+def test_on_the_terminal_names_are_whole_and_what_is_always_the_same_is_said_once(capsys):
+    names = ["stock", "resized_pack_jpeg", "limit: decode alone"]
+    rows = [{"work": "images", "variant": n, **dict.fromkeys("abcdefgh", 1.5)} for n in names]
+    rows[0]["a"] = None
+    print_table(Result("Loaders", [{**row, "ratio_cpu": i / 7} for i, row in enumerate(rows)]))
+    said = capsys.readouterr().out
+    assert all(name in said for name in names)
+    assert said.count("images") == 1
+    print_table(Result("One", rows[:1]))
+    assert "images" in capsys.readouterr().out
+    print_table(Result("None", []))

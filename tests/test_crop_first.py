@@ -15,7 +15,7 @@ from torchvision.transforms import InterpolationMode, v2
 
 from datamodules.core.boxes import WholePicture
 from datamodules.core.crop_first import crop_first, flat, resized_size
-from datamodules.core.files import PathList
+from datamodules.core.path_list import PathList
 from datamodules.core.pictures import PictureDataset
 from datamodules.core.seeding import random_state, seed_all
 

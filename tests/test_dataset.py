@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from contract import check_datamodule, same
+from numbered import Imported
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
@@ -34,6 +35,14 @@ def make_table(**options):
 
 def test_the_contract_holds_for_a_dataset_that_is_split():
     check_datamodule(make_table, contexts=("fork", "spawn"))
+
+
+def test_a_worker_that_starts_afresh_imports_no_more_than_it_needs():
+    options = {"multiprocessing_context": "spawn", "persistent_workers": False}
+    rows = Imported(range(2))
+    dm = DatasetDataModule(train=rows, val=rows, num_workers=1, loader_options=options)
+    [batch] = dm.val_dataloader()
+    assert batch.inputs.tolist() == [[False, False]] * 2
 
 
 def test_a_list_of_paths_and_labels(pairs):

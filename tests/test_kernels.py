@@ -34,7 +34,7 @@ def loops(request, monkeypatch):
     found = PLAIN
     if request.param == "numba":
         pytest.importorskip("numba")
-        found = load_kernels()
+        found = load_kernels() or pytest.skip("numba is told not to compile")
     for room in (crop_draws, finish_room):
         monkeypatch.setattr(room, "kernels", lambda: found)
     return found
@@ -122,8 +122,12 @@ def test_where_nothing_may_be_written_each_process_compiles(fresh, monkeypatch):
 
         return compiled
 
-    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit))
+    config = types.SimpleNamespace(DISABLE_JIT=0)
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit, config=config))
     assert load_kernels() == PLAIN == kernels_room.kernels()
+    load_kernels.cache_clear()
+    config.DISABLE_JIT = 1
+    assert load_kernels() is None, "as Python it would be slower than torch"
 
 
 def test_no_level_is_out_of_the_tables_reach(loops):

@@ -11,9 +11,9 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules.core.collate import collate_inputs
-from datamodules.core.files import PathList
 from datamodules.core.finish import Finish
 from datamodules.core.lifted import lifted
+from datamodules.core.path_list import PathList
 from datamodules.core.pictures import PictureDataset
 from datamodules.core.seeding import seed_all
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from datamodules.core.files import PathList
+from datamodules.core.path_list import PathList
 from datamodules.core.pictures import PictureDataset, PixelDataset, predict_sources
 from datamodules.core.seeding import below
 

@@ -146,7 +146,7 @@ def test_h20_a_long_column_of_texts_does_not_grow_in_a_worker(context):
     names = RowNames("t.csv", np.arange(n), Column("id", None, np.arange(n, dtype=np.int32), words))
     data = RowDataset(packed(rows=n, numeric=1, codes=0), names=names)
     del words
-    for tensor in (data.packed.buffer, names._rows, names._ids._bytes, names._ids._ends):
+    for tensor in (data.packed.buffer, names._rows, names._ids._bytes, names._ids._places):
         tensor.share_memory_()
     start = torch.multiprocessing.get_context(context)
     queue = start.Queue()

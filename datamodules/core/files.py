@@ -1,4 +1,4 @@
-"""Lists image folders, and keeps long lists of paths in one tensor."""
+"""Lists image folders."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from .decode import IMAGE_SUFFIXES
+from .flat_folders import flat_folder
+from .path_list import PathBytes, PathList, encode_paths
 
 log = logging.getLogger(__name__)
 CLUTTER = frozenset({"__macosx", "thumbs.db", "desktop.ini", "@eadir"})  # the last: Synology's
@@ -30,65 +30,23 @@ SPLIT_FOLDERS = {
 }
 
 
-class PathList(Sequence[str]):
-    """N paths in one uint8 tensor: handed to workers without a copy.
-
-    200,000 paths as a list of str cost each worker that reads them 30 MiB, since reading a str
-    writes its reference count; as one NumPy array 19 MiB under spawn; as one tensor 0.2 MiB under
-    fork, forkserver and spawn.
-
-    Example:
-        >>> paths = PathList(["a/b.png", "c.png"])
-        >>> len(paths), paths[1], list(paths)
-        (2, 'c.png', ['a/b.png', 'c.png'])
-    """
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        # a zero behind each: encoded and cut in one go, in a seventh of the time one by one takes
-        kept = [*paths, ""]
-        content = np.frombuffer(bytearray(os.fsencode("\0".join(kept))), np.uint8)
-        ends = np.append(0, np.flatnonzero(content == 0) + 1)
-        if len(ends) != len(kept):  # no path holds a zero, but the texts of a table may
-            ends = np.cumsum([0, *(len(os.fsencode(path)) + 1 for path in kept[:-1])])
-        self._bytes = torch.from_numpy(content)
-        self._ends: Tensor = torch.from_numpy(ends)
-        self._views: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]
-        index = index + len(self) if index < 0 else index
-        if not 0 <= index < len(self):
-            raise IndexError(f"path {index} of {len(self)}")
-        if self._views is None:  # NumPy finds a place in a tenth of torch's time
-            self._views = self._bytes.numpy(), self._ends.numpy()
-        content, ends = self._views
-        return os.fsdecode(content[ends[index] : ends[index + 1] - 1].tobytes())
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_views": None}  # tensors alone travel without a copy
-
-    def take(self, indices: Iterable[int]) -> PathList:
-        """The paths at ``indices``."""
-        return PathList(self[int(i)] for i in indices)
-
-
 class Listing(NamedTuple):
     """Images of one split, found in class folders.
 
     Attributes:
         paths: N paths, sorted by class, root and name.
-        labels: N class names.
+        folders: The class of each folder and its number of pictures, in the order of the paths.
         classes: Sorted class names, those of empty folders too.
     """
 
-    paths: list[str]
-    labels: list[str]
+    paths: PathList
+    folders: list[tuple[str, int]]
     classes: list[str]
+
+    @property
+    def labels(self) -> list[str]:
+        """N class names."""
+        return [name for name, count in self.folders for _ in range(count)]
 
 
 def list_classes(roots: Sequence[Path]) -> Listing:
@@ -101,9 +59,6 @@ def list_classes(roots: Sequence[Path]) -> Listing:
             into a folder above it.
         FileNotFoundError: If a link leads nowhere.
     """
-    paths: list[str] = []
-    labels: list[str] = []
-    names: set[str] = set()
     skipped: Counter[str] = Counter()
     folders = []
     for place, root in enumerate(roots):  # not by their paths: the split moves with the folders
@@ -112,23 +67,23 @@ def list_classes(roots: Sequence[Path]) -> Listing:
                 folders.append((entry.name, place, entry.path))
             else:
                 skipped["outside the class folders"] += 1
+    parts: list[PathBytes] = []
+    counts: list[tuple[str, int]] = []
     for name, _, folder in sorted(folders):
-        found = sorted(_images(folder, skipped, _chain(Path(folder).parent)), key=_portable)
-        names.add(name)
-        paths += found
-        labels += [name] * len(found)
-    if not names:
+        parts.append(_pictures(folder, skipped))
+        counts.append((name, parts[-1].places.shape[1]))
+    if not parts:
         where = ", ".join(map(str, roots))
         raise ValueError(
             f"{where} must hold one folder for each class; {'; '.join(map(contents, roots))}"
         )
-    if not paths:
+    if not any(count for _, count in counts):
         where = ", ".join(map(str, roots))
         raise ValueError(
             f"the class folders of {where} hold no pictures; {'; '.join(map(contents, roots))}"
         )
     report_skipped(skipped)
-    return Listing(paths, labels, sorted(names))
+    return Listing(PathList.joined(parts), counts, sorted({name for name, _ in counts}))
 
 
 def list_images(folder: Path) -> tuple[list[str], Counter[str]]:
@@ -281,6 +236,15 @@ def _identity(folder: str) -> tuple[int, int]:
 
 def _chain(folder: Path) -> frozenset[tuple[int, int]]:
     return frozenset(_identity(str(above)) for above in (folder, *folder.parents))
+
+
+def _pictures(folder: str, skipped: Counter[str]) -> PathBytes:
+    """Pictures of a class, sorted."""
+    above = _chain(Path(folder).parent)
+    flat = None if _identity(folder) in above else flat_folder(folder, IMAGE_SUFFIXES)
+    if flat is not None:
+        return flat
+    return encode_paths(sorted(_images(folder, skipped, above), key=_portable))
 
 
 def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]]) -> list[str]:

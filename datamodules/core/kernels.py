@@ -34,11 +34,13 @@ def load_kernels() -> Kernels | None:
     """Import numba and compile: 1 s, or 3 s where it is done for the first time (2 CPU cores).
 
     Returns:
-        None where numba is absent.
+        None where numba is absent or told not to compile (``NUMBA_DISABLE_JIT``).
     """
     try:
-        from numba import njit
+        from numba import config, njit
     except ImportError:
+        return None
+    if getattr(config, "DISABLE_JIT", False):
         return None
     return Kernels(
         _compiled(njit, "void(u1[:,:,::1], f4[:,::1], f4[:,:,::1])", finish_picture),

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from .cached_pictures import CachedPictures, warn_of_room
 from .draft_pictures import DraftPictures
-from .files import PathList, seen_from
+from .files import seen_from
 from .packed_pictures import PackedPictures
 from .packs import PicturePack
+from .path_list import PathList
 from .ram_cache import RamCache
 
 Rows = npt.NDArray[np.int64]

@@ -19,10 +19,11 @@ from .boxes import Boxes, WholePicture
 from .decode import decode_image, decode_pixels
 from .draws import drawn_elsewhere
 from .fast_transform import fast_transform
-from .files import PathList, check_folder, contents, list_images, report_skipped
+from .files import check_folder, contents, list_images, report_skipped
 from .finish import Finish
 from .kernels import load_kernels
 from .packed_pictures import PackedPictures
+from .path_list import PathList
 from .seeding import Seeds, below, random_state, seed_all, set_random_state
 from .transforms import PictureTransform
 

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from .batch import Batch, TabularInputs
 from .cells import Column
 from .columns import Feature, one_hot_places
-from .files import PathList
+from .path_list import PathList
 
 TargetKind = Literal["none", "class", "value"]
 WORD = 4

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import torch
 
 from .delimited import SEPARATORS, Rows, split_rows
-from .files import CLUTTER, PathList, contents
+from .files import CLUTTER, contents
 from .parquet_check import check_parquet
+from .path_list import PathList
 
 Column = int | str
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")

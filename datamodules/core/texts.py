@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .files import PathList
+from .path_list import PathList
 from .splits import fingerprint
 from .text_files import BadText, Cells, Column, Places, read_cells
 from .tokens import FlatRows

@@ -6,8 +6,9 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -51,6 +52,11 @@ def _measure(options: argparse.Namespace, *, train: bool) -> Result:
         rows = compare(work, variants, rounds=options.rounds, workers=options.workers, limit=limit)
         notes += _pixels(root, packs, options.batch_size)
         notes += _memory(root, options) if train else []
+        notes += [
+            f"{name} is not installed, this project is slower without it; see the extra 'fast'"
+            for name in ("simplejpeg", "numba")
+            if find_spec(name) is None
+        ]
         count = len(photos.files_of(root))
     title = f"{work}: {count:,} JPEGs, batch {options.batch_size}, {options.workers} workers"
     return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
@@ -81,20 +87,21 @@ def _variants(
 ) -> list[Variant]:
     sizes: dict[str, Any] = {"batch_size": options.batch_size, "workers": options.workers}
 
-    def ours(pack: Path | None, **more: Any) -> Callable[[], int]:
+    def ours(pack: Path | None = None, **more: Any) -> Callable[[], int]:
         @cache
         def loader() -> Iterable[Any]:
             """One from round to round, as a fit has: its memory for batches is used again."""
             # else the CPU time of worker processes would be counted when they end, rounds later
             more["loader_options"] = {"persistent_workers": False}
-            return our_batches(root, pack, train=train, **more, **sizes)
+            return our_batches(root, pack, train=train, **{**sizes, **more})
 
         return lambda: consume(loader())
 
     return [
         Variant("stock", lambda: consume(stock.images(root, train=train, **sizes))),
-        Variant("plain", ours(None)),
-        Variant("cache_ram", ours(None, cache="ram")),
+        Variant("plain", ours()),
+        *([Variant("auto_workers", ours(workers="auto"))] if train else []),
+        Variant("cache_ram", ours(cache="ram")),
         *(Variant(name, ours(pack)) for name, pack in packs.items()),
     ]
 
@@ -105,7 +112,7 @@ def our_batches(
     *,
     train: bool,
     batch_size: int,
-    workers: int,
+    workers: int | Literal["auto"],
     seed: int = 0,
     **more: Any,
 ) -> Iterable[Any]:

@@ -8,9 +8,11 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 Row = Mapping[str, Any]
+NAME_WIDTH = 18
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,30 @@ def as_markdown(result: Result) -> str:
 
 
 def print_table(result: Result) -> None:
-    """The table on the terminal."""
+    """The table on the terminal; what is the same in all rows stands above it."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     names = list(result.rows[0]) if result.rows else []
+    same = [n for n in names if len({cell(row[n]) for row in result.rows}) == 1 < len(result.rows)]
+    names = [name for name in names if name not in same]
     for name in names:
-        table.add_column(name, justify="right" if _numeric(result, name) else "left")
+        longest = max(len(cell(row[name])) for row in result.rows)
+        words = name.replace("_", " ")  # headers break, so that names need not
+        table.add_column(
+            escape(fill(words, max(min(longest, NAME_WIDTH), *map(len, words.split())))),
+            justify="right" if _numeric(result, name) else "left",
+            min_width=min(longest, NAME_WIDTH),
+            overflow="fold",
+        )
     for row in result.rows:
         table.add_row(*(escape(cell(row[name])) for name in names))
     print(f"\n{result.title}\n{machine()}")
+    if same:
+        print(", ".join(f"{name} {cell(result.rows[0][name])}" for name in same))
     Console(highlight=False).print(table)
     for note in result.notes:
         print(note)
