@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from processes import run_program
+from warm_start import run_warm
 
 NOTEBOOK = Path(__file__).parent.parent / "scripts" / "tour.ipynb"
 PROGRAM = Path(__file__).parent / "run_notebook.py"
@@ -22,11 +22,10 @@ def test_the_notebook_is_of_the_common_form_and_holds_no_outputs():
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path, tmp_path_factory):
-    out = run_program(
+    out = run_warm(
         PROGRAM,
         NOTEBOOK,
         timeout=280,
-        MPLBACKEND="Agg",
         TMPDIR=str(tmp_path),
         DATAMODULES_CACHE=str(tmp_path_factory.getbasetemp() / "cache"),  # shared with others
         PYTHONPATH=str(NOTEBOOK.parent.parent),

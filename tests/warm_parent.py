@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ def started(request: dict[str, Any]) -> int:
     sys.argv = request["start"]
     beside = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [str(Path(sys.argv[0]).parent), *beside, *sys.path[1:]]
-    # what a new interpreter has of its own, and what Lightning reads when it is imported
+    # what a new interpreter has of its own, and what is read when a module is imported
     np.random.seed()
+    tempfile.tempdir = None
     rank_zero.rank_zero_only.rank = int(os.environ.get("LOCAL_RANK", 0))
     return 0
 

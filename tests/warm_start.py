@@ -32,6 +32,7 @@ class Parent:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, "MPLBACKEND": "Agg"},  # read when matplotlib is imported
         )
         self.is_ready = False
         atexit.register(self.end)
@@ -84,7 +85,6 @@ def run_warm(
     group |= {"NODE_RANK": "0", "WORLD_SIZE": str(ranks)}
     running, codes = {}, []
     with tempfile.NamedTemporaryFile() as output:
-        end = time.monotonic() + timeout
         for rank, parent in enumerate(parents()[:ranks]):
             place = {**group, "LOCAL_RANK": str(rank)} if ranks > 1 else {}
             pid = parent.ask(
@@ -95,6 +95,7 @@ def run_warm(
             )
             running[pid] = parent
         groups = [*running]
+        end = time.monotonic() + timeout  # the parents have long imported what they import
         while running and time.monotonic() < end:
             for pid, parent in [*running.items()]:
                 came = parent.ask(ended=pid)

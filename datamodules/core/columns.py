@@ -205,7 +205,8 @@ def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[
         feature["fill"] = values[gaps] = median(values[~gaps])
     else:
         feature["fill"] = median(values)
-    varies, mean = bool(values.min() < values.max()), values.mean()
+    varies = bool(values[0] != values[-1] or (values != values[0]).any())
+    mean = values.mean()
     feature["mean"] = float(mean)
     if varies:
         values -= mean  # what NumPy's std does, but in place

@@ -91,7 +91,7 @@ def _by_code(series: pl.Series) -> DistinctTexts | None:
 
     codes = series.to_physical()
     null = int(codes.max() or 0) + 1  # type: ignore[arg-type]
-    cells = codes.cast(pl.Int32).fill_null(null).to_numpy()
+    cells = (codes.fill_null(null) if codes.null_count() else codes).to_numpy()
     counts = np.bincount(cells, minlength=null + 1)
     held = np.flatnonzero(counts[:null])
     missing = len(held)
