@@ -124,11 +124,19 @@ def test_without_numba_there_are_no_loops(fresh, monkeypatch):
     assert kernels_room.kernels() is None
 
 
-def test_where_nothing_may_be_written_each_process_compiles(fresh, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("cannot cache function: no locator available"),
+        OSError(28, "No space left on device"),
+        EOFError("Ran out of input"),  # a cut file in the cache
+    ],
+)
+def test_where_nothing_can_be_kept_each_process_compiles(fresh, monkeypatch, error):
     def njit(signature, *, nogil, cache=False):
         def compiled(loop):
             if cache:
-                raise RuntimeError("cannot cache function: no locator available")
+                raise error
             return loop
 
         return compiled

@@ -116,7 +116,7 @@ def _box(
 
 def _limits(step: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Scale and ratio of a crop."""
-    return tuple(map(float, step.scale)), tuple(map(float, step.ratio))
+    return tuple(map(float, step.scale[:2])), tuple(map(float, step.ratio[:2]))
 
 
 @lru_cache(maxsize=64)

@@ -51,7 +51,7 @@ def load_kernels() -> Kernels | None:
 def _compiled(njit: Any, signature: str, loop: Callable[..., Any]) -> Any:
     try:
         return njit(signature, nogil=True, cache=True)(loop)
-    except RuntimeError:  # no folder that may be written: compiled anew in each process
+    except Exception:  # no folder to write to, a full disk, a damaged file: compiled anew each time
         return njit(signature, nogil=True)(loop)
 
 
