@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
+
 import lightning as L
 import pytest
 import torch
 from contract import same
 from picture_files import class_folders, quiet_trainer
+from PIL import Image
 from test_crop_first import MEAN, STD, photo
 from test_jpeg_slices import needs_jpegtran
+from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.core.pack_writer import write_pack
+from datamodules.core.pictures import PictureDataset
 
 # a crop alone changes no pixel, so that the plain way gives the same bits
 TRAIN = v1.Compose(
@@ -162,3 +167,30 @@ def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
             )
             found.append(list(dm.train_dataloader()))
         assert same(found[0], found[1])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    [v1.Compose, v2.Compose, lambda steps: v1.Compose(tuple(steps)), lambda s: nn.Sequential(*s)],
+)
+def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_is_not(
+    kind, nested
+):
+    inner = kind([v2.RandomResizedCrop(24), v2.RandomHorizontalFlip(0.0)])
+    picture = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = PictureDataset([picture], None, v2.Compose([inner]) if nested else inner, fast=True)
+    assert data._fast is not None
+    torch.manual_seed(0)
+    before = data[0]
+    pickle.loads(pickle.dumps(data))[0]  # its steps are still its own
+    steps = inner if isinstance(inner, nn.Sequential) else inner.transforms
+    steps[1].p = 1.0
+    torch.manual_seed(0)
+    assert torch.equal(data[0], before.flip(-1))
+    if isinstance(steps, tuple):
+        inner.transforms = (*steps, v2.RandomVerticalFlip(1.0))
+    else:
+        steps.append(v2.RandomVerticalFlip(1.0))
+    with pytest.raises(RuntimeError, match="dm.train_transform = "):
+        data[0]

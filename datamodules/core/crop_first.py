@@ -26,6 +26,7 @@ from .seeding import seed_all
 
 Form = Literal["picture", "image", "tensor"]  # PIL, tv_tensors.Image, plain tensor
 
+CHAINS = (v1.Compose, v2.Compose, torch.nn.Sequential)
 RESIZED_CROPS = (v1.RandomResizedCrop, v2.RandomResizedCrop)
 RESIZES = (v1.Resize, v2.Resize)
 CROPS = (v1.CenterCrop, v2.CenterCrop, v1.RandomCrop, v2.RandomCrop)
@@ -219,11 +220,19 @@ def crop_first(steps: Sequence[Any]) -> CropFirst | None:
 
 def flat(transform: Any) -> Iterator[Any]:
     """Steps of a transform, chains within chains laid open."""
-    if type(transform) in (v1.Compose, v2.Compose, torch.nn.Sequential):
+    if type(transform) in CHAINS:
         for step in getattr(transform, "transforms", transform):
             yield from flat(step)
     else:
         yield transform
+
+
+def chains(transform: Any) -> Iterator[Any]:
+    """The chains of a transform, those within chains too."""
+    if type(transform) in CHAINS:
+        yield transform
+        for step in getattr(transform, "transforms", transform):
+            yield from chains(step)
 
 
 def form_after(step: Any, form: Form) -> Form | None:

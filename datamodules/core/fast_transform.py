@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from PIL import Image
 
 from .boxes import Boxes
-from .crop_first import CropFirst, crop_first, flat
+from .crop_first import CropFirst, chains, crop_first, flat
 from .finish import Finish
 from .lifted import Lifted, lifted
 from .transforms import to_row
@@ -20,14 +21,33 @@ class FastTransform:
         steps: All but the lifted end.
         first: ``steps`` again, where their head can be drawn before the pixels are made.
         end: The lifted end.
+        whole: The transform that was parted.
 
     Attributes:
         is_proved: Whether it made a sample; what fails before may want a tensor from the start.
     """
 
-    def __init__(self, steps: list[Any], first: CropFirst | None, end: Lifted | None) -> None:
+    def __init__(
+        self, steps: list[Any], first: CropFirst | None, end: Lifted | None, whole: Any
+    ) -> None:
         self.steps, self.crop_first, self.end = steps, first, end
         self.is_proved = False
+        self._chains = [(chain, copy(_steps_of(chain))) for chain in chains(whole)]
+
+    def check_unchanged(self) -> None:
+        """Refuse a chain whose steps are not those that were parted.
+
+        Raises:
+            RuntimeError: If a step was added, taken away or replaced since; what a step holds, such
+                as a probability, may change.
+        """
+        for chain, steps in self._chains:
+            if _steps_of(chain) != steps:  # 0.1 us for a Compose
+                raise RuntimeError(
+                    "the steps of the transform were changed after its pictures were first asked "
+                    "for; assign it anew, dm.train_transform = transform (or eval_transform), or "
+                    "pass crop_first=False"
+                )
 
     @property
     def finish(self) -> Finish | None:
@@ -88,4 +108,8 @@ def fast_transform(transform: Any, channels: int) -> FastTransform | None:
     parted = lifted(transform, channels)
     steps, end = parted if parted is not None else (list(flat(transform)), None)
     first = crop_first(steps)
-    return None if first is None and end is None else FastTransform(steps, first, end)
+    return None if first is None and end is None else FastTransform(steps, first, end, transform)
+
+
+def _steps_of(chain: Any) -> Any:
+    return chain.transforms if hasattr(chain, "transforms") else list(chain)

@@ -106,6 +106,7 @@ class PictureDataset(Dataset[Any]):
             seed = None
         if fast is None:
             return self.transform(self._whole(index))
+        fast.check_unchanged()
         before = None if fast.is_proved else random_state()
         try:
             if fast.crop_first is not None:

@@ -102,12 +102,13 @@ def print_table(result: Result) -> None:
         )
     for row in result.rows:
         table.add_row(*(escape(cell(row[name])) for name in names))
-    print(f"\n{result.title}\n{machine()}")
+    console = Console(highlight=False, markup=False)
+    console.print(f"\n{result.title}\n{machine()}")
     if same:
-        print(", ".join(f"{name} {cell(result.rows[0][name])}" for name in same))
-    Console(highlight=False).print(table)
+        console.print(", ".join(f"{name} {cell(result.rows[0][name])}" for name in same))
+    console.print(table)
     for note in result.notes:
-        print(note)
+        console.print(note)
 
 
 def write_json(results: Sequence[Result], path: Path) -> None:
