@@ -324,11 +324,13 @@ def test_a_second_writer_is_refused_and_a_killed_one_leaves_nothing_in_the_way(
 FULL = """
 import resource, sys
 from datamodules.core.pack_writer import write_pack
-resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
 try:
     write_pack(sys.argv[1], sys.argv[2], kind="resized-raw", size=32, workers=2)
 except OSError as error:
     print("refused:", error)
+resource.setrlimit(resource.RLIMIT_FSIZE, before)  # what measures coverage writes at the end
 """
 
 
