@@ -34,6 +34,14 @@ def test_line_ends_may_be_mixed(tmp_path):
     assert frame.rows() == [("1", "x\r\ny"), ("2", "z")]
 
 
+@pytest.mark.parametrize("before", [0, 100_000])
+def test_line_ends_written_twice_are_seen_wherever_they_begin(tmp_path, before):
+    frame = read(tmp_path, "a\n" + "yes\n" * before + "no\r\r\n" * 4).frame
+    assert frame["a"].to_list() == ["yes"] * before + ["no"] * 4
+    frame = read(tmp_path, "a,b\n" + "1,yes\n" * before + "2,no\r\r\n" * 4).frame
+    assert frame["b"].to_list() == ["yes"] * before + ["no"] * 4
+
+
 @pytest.mark.parametrize("rows", [3, 300])
 def test_line_ends_that_python_wrote_twice_on_windows_are_no_part_of_a_cell(tmp_path, rows):
     frame = read(tmp_path, "a,b\r\r\n" + "1,yes\r\r\n2.5,no\r\r\n" * rows).frame

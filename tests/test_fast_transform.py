@@ -17,6 +17,8 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
+from datamodules.core.collate import collate
+from datamodules.core.keyed import KeyedDataset
 from datamodules.core.pack_writer import write_pack
 from datamodules.core.pictures import PictureDataset
 
@@ -194,3 +196,28 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
         steps.append(v2.RandomVerticalFlip(1.0))
     with pytest.raises(RuntimeError, match="assign it anew"):
         data[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        (0, "max_size", 41),
+        (0, "interpolation", v2.InterpolationMode.NEAREST),
+        (1, "padding", 2),
+        (2, "scale", False),
+        (3, "mean", [0.0] * 3),
+        (3, "std", [2.0] * 3),
+    ],
+)
+def test_settings_that_are_read_once_may_not_change_in_place(place, name, value):
+    steps = [v2.Resize(24), v1.RandomCrop(20), v2.ToDtype(torch.float32, scale=True)]
+    chain = v2.Compose([v2.ToImage(), *steps, v2.Normalize(MEAN, STD)])
+    picture = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = PictureDataset([picture], None, chain, fast=True)
+    keyed = KeyedDataset(data, collate_fn=collate)
+    keyed.__getitems__([0])
+    setattr(chain.transforms[place + 1], name, value)
+    with pytest.raises(RuntimeError, match="assign it anew"):
+        data[0]
+    with pytest.raises(RuntimeError, match="assign it anew"):
+        keyed.__getitems__([0])

@@ -60,6 +60,23 @@ def test_whoever_makes_the_samples_here_finishes_them(root, options, early):
         assert made.inputs.is_contiguous()
 
 
+class Grey(Finish):
+    """A user's own last step."""
+
+    def __call__(self, batch):
+        finished = super().__call__(batch)
+        is_pictures = isinstance(batch, Tensor) and batch.ndim == 4
+        return finished.mean(1, keepdim=True) if is_pictures else finished
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_last_step_of_the_users_own_is_called(root, kind):
+    data = ImageFolderDataModule(root, image_size=72, num_workers=1, worker_type=kind)
+    data.setup()
+    data.finish_of = lambda dataset: Grey(IMAGENET_MEAN, IMAGENET_STD)
+    assert next(iter(data.train_dataloader())).inputs.shape[1:] == (1, 72, 72)
+
+
 class Pictures(PictureDataset):
     """Made of what is given, row by row."""
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import types
 
 import numpy as np
 import pytest
 import torch
+from contract import same
+from script_runs import write_pictures
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 import datamodules.core.crop_draws as crop_draws
 import datamodules.core.finish as finish_room
+from datamodules import ImageFolderDataModule
 from datamodules.core import kernels as kernels_room
 from datamodules.core.crop_first import crop_first
 from datamodules.core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
@@ -104,7 +108,7 @@ def test_a_seeded_sample_leaves_the_generators_to_those_who_need_them(loops):
 
 
 def test_a_torchvision_that_draws_otherwise_is_asked_itself(loops, monkeypatch):
-    monkeypatch.setattr(crop_draws, "_agrees", lambda kind, scale, ratio: False)
+    monkeypatch.setattr(crop_draws, "_agrees", lambda kind: False)
     head = crop_first([v2.RandomResizedCrop(9)]).head
     assert head.seeded.draw(375, 500, 0) is None
     assert not head.draws_alone
@@ -115,6 +119,17 @@ def fresh():
     load_kernels.cache_clear()
     yield
     load_kernels.cache_clear()
+
+
+def test_a_torch_that_draws_otherwise_is_asked_itself(loops, monkeypatch):
+    def other(*given):
+        answer = loops.draw_crop(*given)
+        given[-1][0] += 1
+        return answer
+
+    odd = Kernels(loops.finish_picture, other)
+    monkeypatch.setattr(crop_draws, "kernels", lambda: odd)
+    assert crop_first([v2.RandomResizedCrop(9)]).head.seeded.draw(375, 500, 0) is None
 
 
 def test_without_numba_there_are_no_loops(fresh, monkeypatch):
@@ -149,8 +164,53 @@ def test_where_nothing_can_be_kept_each_process_compiles(fresh, monkeypatch, err
     assert load_kernels() is None, "as Python it would be slower than torch"
 
 
+def test_a_compiler_that_fails_is_no_matter(fresh, monkeypatch, caplog):
+    def njit(signature, **options):
+        raise OSError("no linker")
+
+    config = types.SimpleNamespace(DISABLE_JIT=0)
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(njit=njit, config=config))
+    assert load_kernels() is None
+    assert "no linker" in caplog.text
+
+
 def test_no_level_is_out_of_the_tables_reach(loops):
     table = np.arange(256, dtype=np.float32)[None]
     out = np.empty((1, 16, 16), np.float32)
     loops.finish_picture(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), table, out)
     assert out.ravel().tolist() == list(range(256))
+
+
+def drawing(samples):
+    """A collate that draws, as MixUp in it does."""
+    return torch.rand(3), random.random(), float(np.random.rand())
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_collate_that_draws_has_its_samples_stream(loops, workers, tmp_path):
+    root = write_pictures(tmp_path, each=6)
+    options = {"batch_size": 3, "seed": 1, "num_workers": workers, "image_size": 72}
+    options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
+    found = []
+    for crop_first_too in (True, False):
+        dm = ImageFolderDataModule(root, crop_first=crop_first_too, **options)
+        torch.manual_seed(len(found))
+        found.append(list(dm.train_dataloader()))
+    assert same(*found)
+    assert len({float(rand[0]) for rand, *_ in found[0]}) == len(found[0])
+
+
+def test_a_schedule_in_mid_epoch_leaves_the_consumers_draws_alone(loops, tmp_path):
+    root = write_pictures(tmp_path, each=8)
+    steps = [v2.RandomResizedCrop(72), v2.RandomHorizontalFlip()]
+    dm = ImageFolderDataModule(
+        root, batch_size=2, train_transform=v2.Compose(steps), num_workers=2, worker_type="thread"
+    )
+    torch.manual_seed(0)
+    expected = torch.rand(6)
+    torch.manual_seed(0)
+    drawn = []
+    for number, _ in zip(range(6), dm.train_dataloader(), strict=False):
+        steps[0].scale = (0.05 + number / 100, 1.0)
+        drawn.append(torch.rand(1))
+    assert torch.equal(torch.cat(drawn), expected)

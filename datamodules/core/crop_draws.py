@@ -8,7 +8,7 @@ installed release before it is used: where that draws otherwise, its own method 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,11 +17,15 @@ import torch
 from torchvision.transforms import transforms as v1
 
 from .draws import Stream, generator_in_use, without_modes
-from .kernels import kernels
+from .kernels import Kernels, kernels
 
 Box = tuple[int, int, int, int]
 TRIES = 10
 PROBES = ((375, 500), (500, 375), (1, 999), (64, 64), (4000, 300))  # two of them seldom fit
+LIMITS = (
+    *(((0.08, 1.0), (3 / 4, 4 / 3)), ((0.9, 1.0), (0.3, 0.4))),
+    *(((0.2, 1.5), (2.0, 5.0)), ((1.0, 1.0), (1.0, 1.0))),
+)
 
 
 def resized_crop_box(step: Any, height: int, width: int) -> Box:
@@ -34,7 +38,7 @@ def resized_crop_box(step: Any, height: int, width: int) -> Box:
     """
     scale, ratio = _limits(step)
     kind: Any = type(step)
-    if not _agrees(kind, scale, ratio):
+    if not _agrees(kind):
         return _by_torchvision(step, height, width)
     with without_modes():
         return _box(scale, ratio, height, width, generator_in_use())
@@ -46,16 +50,15 @@ class SeededCrop:
     Args:
         step: The crop.
         flips: Flips that follow it.
+
+    Attributes:
+        agrees: Whether the installed torchvision draws as it is known to.
     """
 
     def __init__(self, step: Any, flips: Sequence[Any]) -> None:
         self.step, self.flips = step, flips
-
-    @property
-    def agrees(self) -> bool:
-        """Whether torchvision draws as the loops do."""
-        kind: Any = type(self.step)
-        return _agrees(kind, *_limits(self.step))
+        kind: Any = type(step)
+        self.agrees = _agrees(kind)
 
     def draw(self, height: int, width: int, seed: int) -> tuple[Box, list[int]] | None:
         """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
@@ -70,7 +73,7 @@ class SeededCrop:
             otherwise, and for the few seeds that a rounding decides.
         """
         loops = kernels()
-        if loops is None or not self.agrees:
+        if loops is None or not self.agrees or not _loops_agree(loops):
             return None
         # asked for each sample: a user may change a step between epochs
         chances = np.array([flip.p for flip in self.flips], np.float32)
@@ -133,12 +136,14 @@ def _log(ratio: tuple[float, ...]) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def _agrees(kind: Any, scale: tuple[float, ...], ratio: tuple[float, ...]) -> bool:
-    """Whether the installed torchvision draws the same boxes and leaves the same state."""
-    step = kind(8, scale=scale, ratio=ratio)
+def _agrees(kind: Any) -> bool:
+    """Whether the installed torchvision draws the same boxes and leaves the same state.
+
+    Not to be asked for the first time where function modes are set aside: its draws need one.
+    """
     with Stream() as stream:
-        for seed in range(20):
-            height, width = PROBES[seed % len(PROBES)]
+        for seed, (height, width), (scale, ratio) in _probes():
+            step = kind(8, scale=scale, ratio=ratio)
             stream.generator.manual_seed(seed)
             wanted = _by_torchvision(step, height, width)
             state = stream.generator.get_state()
@@ -147,6 +152,25 @@ def _agrees(kind: Any, scale: tuple[float, ...], ratio: tuple[float, ...]) -> bo
             if found != wanted or not torch.equal(state, stream.generator.get_state()):
                 return False
     return True
+
+
+@lru_cache(maxsize=4)
+def _loops_agree(loops: Kernels) -> bool:
+    """Whether the installed torch draws what the loops draw."""
+    generator, drawn = torch.Generator(), np.empty(4, np.int64)
+    for seed, (height, width), (scale, ratio) in _probes():
+        interval = _interval(scale, ratio)
+        if loops.draw_crop(seed, height, width, *interval, np.empty(0, np.float32), drawn):
+            generator.manual_seed(seed)
+            if tuple(drawn.tolist()) != _box(scale, ratio, height, width, generator):
+                return False
+    return True
+
+
+def _probes() -> Iterator[tuple[int, tuple[int, int], tuple[Any, Any]]]:
+    for seed in range(20):
+        for limits in LIMITS:
+            yield seed, PROBES[seed % len(PROBES)], limits
 
 
 def _by_torchvision(step: Any, height: int, width: int) -> Box:

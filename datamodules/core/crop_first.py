@@ -1,9 +1,10 @@
 """Crop first, then decode: a Compose's head is drawn before any pixel is made.
 
-Of ``RandomResizedCrop``, flips and so on only the numbers are drawn, by torchvision's own methods
-in the Compose's order. What they name is read out of the picture and resized in 8 bits; the steps
-that follow get what they would have had. Steps are known by their exact type: a subclass, an
-unknown interpolation or a foreign first step is no head, and the Compose is called as it is.
+Of ``RandomResizedCrop``, flips and so on only the numbers are drawn, as torchvision's own methods
+draw them and in the Compose's order. What they name is read out of the picture and resized in 8
+bits; the steps that follow get what they would have had. Steps are known by their exact type: a
+subclass, an unknown interpolation or a foreign first step is no head, and the Compose is called as
+it is.
 """
 
 from __future__ import annotations
@@ -225,14 +226,6 @@ def flat(transform: Any) -> Iterator[Any]:
             yield from flat(step)
     else:
         yield transform
-
-
-def chains(transform: Any) -> Iterator[Any]:
-    """The chains of a transform, those within chains too."""
-    if type(transform) in CHAINS:
-        yield transform
-        for step in getattr(transform, "transforms", transform):
-            yield from chains(step)
 
 
 def form_after(step: Any, form: Form) -> Form | None:

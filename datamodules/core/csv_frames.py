@@ -12,7 +12,7 @@ import numpy as np
 
 from .distinct_texts import MOSTLY_UNLIKE
 from .encodings import Text, give_back, read_text
-from .records import BLOCK, Layout, count_even, count_regular, find_layout, parse_records
+from .records import Layout, count_even, count_regular, find_layout, parse_records
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,10 +99,13 @@ def _read_regular(
     """Read by polars what every reader understands alike; None for anything else."""
     import polars as pl
 
-    if len(names) > 1 and _ends_twice(text, layout.start):
+    ends_once, has_quotes = _ends_once(text, layout.start), _has(text, b'"', layout.start)
+    if ends_once is not None and has_quotes:
         return None
     data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
-    bare = len(names) > 1 and text.data.find(b'"', layout.start, text.end) < 0
+    if ends_once is not None:
+        data = np.frombuffer(ends_once, np.uint8)
+    bare = len(names) > 1 and not has_quotes
     # polars refuses a record that is too long, so that an even count shows that none is too short
     count = count_even if bare else count_regular
     records = count(data, separator=layout.separator, width=len(names))
@@ -111,6 +114,7 @@ def _read_regular(
     give_back(text)
     as_is = text.as_is and layout.start == 0
     source: Any = path if as_is else text.data[layout.start : text.end]
+    source = source if ends_once is None else ends_once
     few = _few_texts(layout.sample, len(names)) if bare else set()
     texts = [pl.Categorical if i in few else pl.String for i in range(len(names))]
     floats = _float_columns(layout.sample, len(names)) if points else set()
@@ -132,13 +136,19 @@ def _read_regular(
     return None
 
 
-def _ends_twice(text: Text, start: int) -> bool:
-    """Whether lines end twice, as Python writes them on Windows without ``newline=""``.
+def _ends_once(text: Text, start: int) -> bytes | None:
+    """The text with one end for each line where lines end twice, else None.
 
-    To polars the first return is a part of the cell, but for the last row, whose end is cut.
+    Python writes such lines on Windows without ``newline=""``. To polars the first return is a part
+    of the cell, but for the last row, whose end is cut.
     """
-    returns = text.data.find(b"\r", start, start + BLOCK) >= 0
-    return returns and text.data.find(b"\r\r\n", start) >= 0
+    if not _has(text, b"\r\r\n", start):
+        return None
+    return bytes(text.data[start : text.end]).replace(b"\r\r\n", b"\n")
+
+
+def _has(text: Text, part: bytes, start: int) -> bool:
+    return bool(text.data.find(part, start, text.end) >= 0)
 
 
 def _read_slowly(

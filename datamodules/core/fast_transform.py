@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Sequence
 from typing import Any
 
 from PIL import Image
 
 from .boxes import Boxes
-from .crop_first import CropFirst, chains, crop_first, flat
+from .crop_first import RESIZED_CROPS, CropFirst, crop_first, flat
 from .finish import Finish
 from .lifted import Lifted, lifted
 from .transforms import to_row
+
+READ = (
+    *("mean", "std", "dtype", "interpolation", "antialias", "max_size"),
+    *("padding", "pad_if_needed"),
+)
 
 
 class FastTransform:
@@ -32,22 +37,22 @@ class FastTransform:
     ) -> None:
         self.steps, self.crop_first, self.end = steps, first, end
         self.is_proved = False
-        self._chains = [(chain, copy(_steps_of(chain))) for chain in chains(whole)]
+        self._whole = whole
+        self._parted = _settings(whole)
 
     def check_unchanged(self) -> None:
-        """Refuse a chain whose steps are not those that were parted.
+        """Refuse a transform that is not what was parted.
 
         Raises:
-            RuntimeError: If a step was added, taken away or replaced since; what a step holds, such
-                as a probability, may change.
+            RuntimeError: If a step was added, taken away or replaced since, or one of ``READ`` was
+                changed; a crop's scale, ratio and size and a flip's p may change.
         """
-        for chain, steps in self._chains:
-            if _steps_of(chain) != steps:  # 0.1 us for a Compose
-                raise RuntimeError(
-                    "the steps of the transform were changed after its pictures were first asked "
-                    "for; assign it anew, dm.train_transform = transform (or eval_transform), or "
-                    "pass crop_first=False"
-                )
+        if _settings(self._whole) != self._parted:
+            raise RuntimeError(
+                "the steps of the transform were changed after its pictures were first asked for; "
+                "assign it anew, dm.train_transform = transform (or eval_transform), or pass "
+                "crop_first=False"
+            )
 
     @property
     def finish(self) -> Finish | None:
@@ -111,5 +116,12 @@ def fast_transform(transform: Any, channels: int) -> FastTransform | None:
     return None if first is None and end is None else FastTransform(steps, first, end, transform)
 
 
-def _steps_of(chain: Any) -> Any:
-    return chain.transforms if hasattr(chain, "transforms") else list(chain)
+def _settings(transform: Any) -> list[Any]:
+    """The steps of a transform, each with what is read of it once."""
+    found: list[Any] = []
+    for step in flat(transform):
+        names: Sequence[str] = READ if type(step) in RESIZED_CROPS else (*READ, "scale")
+        if not type(step).__module__.startswith("torchvision."):
+            names = ()
+        found += [step, repr([getattr(step, name, None) for name in names])]
+    return found

@@ -6,6 +6,7 @@ worker threads that wait for it between dozens of short calls work one after the
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+log = logging.getLogger(__name__)
 TRIES = 10  # of a crop, before the whole picture is taken
 CLEAR = 1e-6  # of a side's length: torch's float32 logarithms and exponentials are good to 3e-7
 
@@ -34,7 +36,7 @@ def load_kernels() -> Kernels | None:
     """Import numba and compile: 1 s, or 3 s where it is done for the first time (2 CPU cores).
 
     Returns:
-        None where numba is absent or told not to compile (``NUMBA_DISABLE_JIT``).
+        None where numba is absent, told not to compile (``NUMBA_DISABLE_JIT``) or cannot.
     """
     try:
         from numba import config, njit
@@ -42,10 +44,14 @@ def load_kernels() -> Kernels | None:
         return None
     if getattr(config, "DISABLE_JIT", False):
         return None
-    return Kernels(
-        _compiled(njit, "void(u1[:,:,::1], f4[:,::1], f4[:,:,::1])", finish_picture),
-        _compiled(njit, "b1(u4, i8, i8, f4, f4, f4, f4, f4[::1], i8[::1])", draw_crop),
-    )
+    try:
+        return Kernels(
+            _compiled(njit, "void(u1[:,:,::1], f4[:,::1], f4[:,:,::1])", finish_picture),
+            _compiled(njit, "b1(u4, i8, i8, f4, f4, f4, f4, f4[::1], i8[::1])", draw_crop),
+        )
+    except Exception as error:  # nothing depends on it but time
+        log.warning("numba cannot compile the loops for pictures, torch serves: %s", error)
+        return None
 
 
 def _compiled(njit: Any, signature: str, loop: Callable[..., Any]) -> Any:

@@ -29,8 +29,8 @@ class KeyedDataset(Dataset[Any]):
 
     A dataset with ``get_batch(indices, seeds)`` serves the whole batch in one go. Any other is
     asked item by item, after torch's, NumPy's and Python's generators were seeded for the sample,
-    and those that its transforms keep for themselves;
-    samples are joined here, where they have names for the errors.
+    and those that its transforms keep for themselves, or is given the seed where it draws all by
+    itself; samples are joined here, where they have names for the errors.
 
     Args:
         dataset: Map-style.
@@ -108,6 +108,8 @@ class KeyedDataset(Dataset[Any]):
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies
             self._own = own_generators(self.dataset)
+        if self._leaves and hasattr(self.dataset, "check_unchanged"):
+            self.dataset.check_unchanged()
         made = self._rows(len(rows))
         kept: list[int] = []
         bad: list[BadFile] = []
@@ -140,11 +142,11 @@ class KeyedDataset(Dataset[Any]):
         """One sample from a stream of its own."""
         if seed is not None:
             seed_own(self._own or (), seed)
-        if self._leaves:
+        if self._leaves and self.collate_fn in STACKS:
             return self.dataset.unfinished(index, seed)
-        if seed is not None:
+        if seed is not None:  # a collate_fn of the user's own may draw after the last sample
             seed_all(seed)
-        return self.dataset[index]
+        return self.dataset.unfinished(index) if self._leaves else self.dataset[index]
 
     @property
     def _leaves(self) -> bool:

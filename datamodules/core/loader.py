@@ -1,4 +1,4 @@
-"""The loader: batches made by workers, finished here, and the place in the epoch."""
+"""The loader: batches from workers, their last step, and the place in the epoch."""
 
 from __future__ import annotations
 

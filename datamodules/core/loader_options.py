@@ -125,7 +125,7 @@ def make_loader(
         # more workers are 17 to 20 times slower.
         warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
     ahead = chosen.get("prefetch_factor") or 2
-    if not workers and isinstance(finish, Finish):
+    if not workers and type(finish) is Finish:  # of a subclass it is not known
         keyed.finish = finish
     watch = None
     if workers:

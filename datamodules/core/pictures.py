@@ -71,6 +71,7 @@ class PictureDataset(Dataset[Any]):
         return len(self.sources)
 
     def __getitem__(self, index: int) -> Any:
+        self.check_unchanged()
         sample = self.unfinished(index)
         picture = sample if self.targets is None else sample[0]
         if not _is_pixels(picture):
@@ -106,7 +107,6 @@ class PictureDataset(Dataset[Any]):
             seed = None
         if fast is None:
             return self.transform(self._whole(index))
-        fast.check_unchanged()
         before = None if fast.is_proved else random_state()
         try:
             if fast.crop_first is not None:
@@ -142,6 +142,15 @@ class PictureDataset(Dataset[Any]):
         # picture included, 2 cores, n = 9 rounds of 24 files)
         pixels = decode_pixels(source, mode=self.mode, name=name)
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
+
+    def check_unchanged(self) -> None:
+        """Refuse a transform that was changed in place since its short ways were found.
+
+        Raises:
+            RuntimeError: As :meth:`FastTransform.check_unchanged`.
+        """
+        if self._fast is not None:
+            self._fast.check_unchanged()
 
     @property
     def draws_alone(self) -> bool:

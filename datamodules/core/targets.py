@@ -178,9 +178,8 @@ def class_map(
         _check_whole(table, column, rows)
         all_codes, words[split] = column.as_words
         codes[split] = all_codes[rows]
-        held = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[
-            1:
-        ]  # -1 where missing
+        # -1 where missing
+        held = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[1:]
         words[split] = [w if n else "" for w, n in zip(words[split], held, strict=True)]
     if task == "multilabel":
         return _several(codes, words, label_separator or "|")

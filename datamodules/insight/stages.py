@@ -19,11 +19,11 @@ from ..core.seeding import kept_random_state
 
 REMEDIES = {
     "read": "the disk is the limit; pack the files",
-    "decode": "decoding is the limit; store smaller pictures, or install the extra 'fast'",
+    "decode": "decoding is the limit; store smaller pictures; the extra 'fast' decodes faster",
     "transform": "the transform is the limit; drop or move steps, or add workers",
     "sample": "the dataset's own __getitem__ is the limit; add workers, or cache",
     "collate": "joining samples is the limit; return arrays of one size",
-    "finish": "the last step on the host is the limit; install numba, or use an accelerator",
+    "finish": "the last step on the host is the limit; numba or an accelerator does it faster",
     "gather": "taking rows out of memory is the limit; larger batches cost less a sample",
     "transfer": "the copy to the device is the limit; pin_memory lets it overlap with the step",
 }

@@ -84,24 +84,23 @@ def print_table(result: Result) -> None:
     """The table on the terminal; what is the same in all rows stands above it."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     names = list(result.rows[0]) if result.rows else []
     same = [n for n in names if len({cell(row[n]) for row in result.rows}) == 1 < len(result.rows)]
-    names = [name for name in names if name not in same]
+    names = [name for name in names if name not in same] or names
     for name in names:
         longest = max(len(cell(row[name])) for row in result.rows)
         words = name.replace("_", " ")  # headers break, so that names need not
         table.add_column(
-            escape(fill(words, max(min(longest, NAME_WIDTH), *map(len, words.split())))),
+            fill(words, max(min(longest, NAME_WIDTH), *map(len, words.split()))),
             justify="right" if _numeric(result, name) else "left",
             min_width=min(longest, NAME_WIDTH),
             overflow="fold",
         )
     for row in result.rows:
-        table.add_row(*(escape(cell(row[name])) for name in names))
+        table.add_row(*(cell(row[name]) for name in names))
     console = Console(highlight=False, markup=False)
     console.print(f"\n{result.title}\n{machine()}")
     if same:
