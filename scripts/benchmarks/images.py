@@ -21,6 +21,7 @@ from .rounds import Variant, compare, consume
 from .tables import Result
 from .worker_memory import after_an_epoch
 
+SETTLED = 48  # batches after which the number of threads was found
 SCALE = 255 * torch.tensor(stock.STD)[:, None, None]
 PACKS = {"resized_pack_raw": "resized-raw", "resized_pack_jpeg": "resized-jpeg"}
 
@@ -93,7 +94,11 @@ def _variants(
             """One from round to round, as a fit has: its memory for batches is used again."""
             # else the CPU time of worker processes would be counted when they end, rounds later
             more["loader_options"] = {"persistent_workers": False}
-            return our_batches(root, pack, train=train, **{**sizes, **more})
+            made = our_batches(root, pack, train=train, **{**sizes, **more})
+            seen = 0
+            while more.get("workers") == "auto" and seen < SETTLED:
+                seen += sum(1 for _ in made)
+            return made
 
         return lambda: consume(loader())
 
