@@ -16,6 +16,7 @@ from datamodules.core import loader_options
 from datamodules.core.auto_workers import AutoWorkers
 from datamodules.core.batch import RowBatch
 from datamodules.core.collate import collate
+from datamodules.core.finish import Finish
 from datamodules.core.loader import lies_inside
 from datamodules.core.loader_options import (
     LOADER_OPTIONS,
@@ -609,3 +610,15 @@ def test_a_stream_has_one_worker_and_starts_it_anew_each_epoch():
 def test_a_stream_of_arrays_stays_arrays():
     batches = StreamBatches([0, 1, 2], batch_size=3, transform=int, collate_fn=np.array)
     assert isinstance(next(iter(make_stream_loader(batches, num_workers=0))), np.ndarray)
+
+
+def test_a_known_last_step_goes_to_whoever_makes_the_samples_in_this_process():
+    class Own(Finish):
+        """Of which nothing is known."""
+
+    known, own = Finish([0.5], [1.0]), Own([0.5], [1.0])
+    assert made(finish=known, num_workers=0).dataset.finish is known
+    assert made(finish=known, num_workers=1, worker_type="thread").dataset.finish is known
+    assert made(finish=known, num_workers=1, worker_type="process").dataset.finish is None
+    assert made(finish=own, num_workers=0).dataset.finish is None
+    assert made(num_workers=0).dataset.finish is None
