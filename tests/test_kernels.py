@@ -11,6 +11,7 @@ import pytest
 import torch
 from contract import same
 from script_runs import write_pictures
+from test_crop_draws import STEPS
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
@@ -23,13 +24,6 @@ from datamodules.core.finish import IMAGENET_MEAN, IMAGENET_STD, Finish
 from datamodules.core.kernels import Kernels, draw_crop, finish_picture, load_kernels
 
 PLAIN = Kernels(finish_picture, draw_crop)
-CROPS = {
-    "v1": v1.RandomResizedCrop(9),
-    "v2": v2.RandomResizedCrop(9),
-    "narrow": v1.RandomResizedCrop(9, scale=(0.9, 1.0), ratio=(0.3, 0.4)),
-    "wide": v2.RandomResizedCrop(9, scale=[0.2, 1.5], ratio=[2.0, 5.0]),
-    "one": v2.RandomResizedCrop(9, scale=(1, 1), ratio=(1, 1)),
-}
 
 
 @pytest.fixture(params=["plain", "numba"])
@@ -60,7 +54,7 @@ def test_pictures_are_finished_to_the_same_bits(loops, scale, shape, monkeypatch
     assert torch.equal(one, expected[1])
 
 
-@pytest.mark.parametrize("step", CROPS.values(), ids=CROPS)
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("shape", [(375, 500), (31, 8), (1, 1), (1, 300), (3000, 4000)])
 def test_crops_and_flips_are_torchs(loops, step, shape):
     steps = [step, v1.RandomHorizontalFlip(), v2.RandomVerticalFlip(0.3)]

@@ -67,8 +67,11 @@ def fit_columns(
             continue
         kind = "numeric" if name in numeric else "categorical" if name in categorical else None
         kind = kind or _kind(table, column, rows)
-        make = _fit_numeric if kind == "numeric" else _fit_categorical
-        feature, reason = make(table, column, rows, room)
+        feature, reason = (
+            _fit_numeric(table, column, rows, room)
+            if kind == "numeric"
+            else _fit_categorical(table, column, rows)
+        )
         if reason and not given:
             left_out[reason].append(name)
         else:
@@ -216,7 +219,7 @@ def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[
     return feature, "holds one value in train" if constant else ""
 
 
-def _fit_categorical(table: Table, column: Column, rows: Rows, room: Room) -> tuple[Feature, str]:
+def _fit_categorical(table: Table, column: Column, rows: Rows) -> tuple[Feature, str]:
     codes, words = column.as_words
     gaps, *counts = np.bincount(codes[rows] + 1, minlength=len(words) + 1)  # -1 where missing
     present = len(rows) - int(gaps)

@@ -108,7 +108,7 @@ class KeyedDataset(Dataset[Any]):
     def _joined(self, rows: Indices, seeds: Seeds | None) -> Any:
         if self._own is None:  # in this process: a worker has copies
             self._own = own_generators(self.dataset)
-        if self._leaves and hasattr(self.dataset, "check_unchanged"):
+        if self._leaves:
             self.dataset.check_unchanged()
         made = self._rows(len(rows))
         kept: list[int] = []

@@ -91,7 +91,8 @@ def make_loader(
         batch_size: Only told to Lightning, which builds a predict loader's batch sampler anew.
         split: For ``"predict"`` the sampler is shown as Lightning records row indices from.
         with_rows: Make predict batches :class:`RowBatch`.
-        finish: Applied to each batch in the consuming process.
+        finish: Applied to each batch in the consuming process; a :class:`Finish` earlier, to each
+            picture, where no worker process makes them.
         mix: Draws MixUp or CutMix for each batch.
         skipped: Leave files that cannot be read out of the batches, and note them here.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
