@@ -8,41 +8,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batches.batch import Batch, PaddedInputs, RowBatch, TabularInputs, TextInputs
     from .cifar10 import CIFAR10DataModule, CIFAR100DataModule, FashionMNISTDataModule
-    from .core.base import DataModule
-    from .core.batch import Batch, PaddedInputs, RowBatch, TabularInputs, TextInputs
-    from .core.buckets import LengthBuckets
-    from .core.class_plans import Pairs, PByK, Stratified
-    from .core.plans import Balanced, Sampling, Views, Weighted
+    from .core.datamodule import DataModule
     from .dataset import DatasetDataModule
     from .features import FeaturesDataModule
     from .image_folder import ImageFolderDataModule
+    from .sampling.by_class import Pairs, PByK, Stratified
+    from .sampling.length_buckets import LengthBuckets
+    from .sampling.strategies import Balanced, Sampling, Views, Weighted
     from .tabular import TabularDataModule
     from .text import TextDataModule
 
 HOMES = {
-    "Balanced": "core.plans",
-    "Batch": "core.batch",
+    "Balanced": "sampling.strategies",
+    "Batch": "batches.batch",
     "CIFAR100DataModule": "cifar10",
     "CIFAR10DataModule": "cifar10",
-    "DataModule": "core.base",
+    "DataModule": "core.datamodule",
     "DatasetDataModule": "dataset",
     "FashionMNISTDataModule": "cifar10",
     "FeaturesDataModule": "features",
     "ImageFolderDataModule": "image_folder",
-    "LengthBuckets": "core.buckets",
-    "PByK": "core.class_plans",
-    "PaddedInputs": "core.batch",
-    "Pairs": "core.class_plans",
-    "RowBatch": "core.batch",
-    "Sampling": "core.plans",
-    "Stratified": "core.class_plans",
+    "LengthBuckets": "sampling.length_buckets",
+    "PByK": "sampling.by_class",
+    "PaddedInputs": "batches.batch",
+    "Pairs": "sampling.by_class",
+    "RowBatch": "batches.batch",
+    "Sampling": "sampling.strategies",
+    "Stratified": "sampling.by_class",
     "TabularDataModule": "tabular",
-    "TabularInputs": "core.batch",
+    "TabularInputs": "batches.batch",
     "TextDataModule": "text",
-    "TextInputs": "core.batch",
-    "Views": "core.plans",
-    "Weighted": "core.plans",
+    "TextInputs": "batches.batch",
+    "Views": "sampling.strategies",
+    "Weighted": "sampling.strategies",
 }
 __all__ = [
     "Balanced",

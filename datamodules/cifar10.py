@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torchvision import datasets
 
-from .core.base import Split
-from .core.finish import Finish
-from .core.mix import Mix
-from .core.pack_lock import in_turn
-from .core.picture_base import PictureDataModule
-from .core.pictures import PictureDataset, PixelDataset
-from .core.settings import given_again
-from .core.splits import fingerprint
-from .core.transforms import eval_preset
+from .batches.mixup import Mix
+from .batches.normalize import Finish
+from .core.datamodule import Split
+from .core.image_datamodule import PictureDataModule
+from .images.dataset import PictureDataset, PixelDataset
+from .images.transforms import eval_preset
+from .readers.file_lock import in_turn
+from .settings.arguments import given_again
+from .splits.split import fingerprint
 
 
 class CIFAR10DataModule(PictureDataModule):
@@ -45,7 +45,7 @@ class CIFAR10DataModule(PictureDataModule):
         predict_path: A folder, or a list of paths or of pictures, to be predicted.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
         cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
-        **options: See :class:`~datamodules.core.base.DataModule`.
+        **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
     Raises:
         FileNotFoundError: From ``setup``, if the files are absent.

@@ -11,21 +11,22 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from .core.base import DataModule, Split
-from .core.classes import given_classes
-from .core.collate import collate, list_pairs, pad_pairs
-from .core.dataset_facts import fit_classes, fit_inputs
-from .core.decode import decode_image
-from .core.finish import Finish
-from .core.found_labels import as_array, column_of, find_classes, find_labels
-from .core.loader_options import make_stream_loader
-from .core.ram_cache import RamCache, check_cache
-from .core.seeding import Indices, kept_random_state
-from .core.settings import check_name, given_again
-from .core.skipped import ReadError, check_on_error
-from .core.splits import fingerprint
-from .core.streams import StreamBatches
-from .core.wrapped import Encode, Parts, WrappedDataset
+from .adapters.dataset import Encode, Parts, WrappedDataset
+from .adapters.dataset_facts import fit_classes, fit_inputs
+from .adapters.find_labels import as_array, column_of, find_classes, find_labels
+from .batches.bad_samples import ReadError, check_on_error
+from .batches.collate import collate, list_pairs, pad_pairs
+from .batches.normalize import Finish
+from .core.datamodule import DataModule, Split
+from .images.decode.decode import decode_image
+from .images.ram_cache import RamCache, check_cache
+from .loading.iterable import StreamBatches
+from .loading.make_loader import make_stream_loader
+from .seeding.random_state import kept_random_state
+from .seeding.sample_seeds import Indices
+from .settings.arguments import check_name, given_again
+from .settings.class_map import given_classes
+from .splits.split import fingerprint
 
 Data = Dataset[Any] | Sequence[Any]
 COLLATES = {"stack": collate, "pad": pad_pairs, "list": list_pairs}
@@ -75,7 +76,7 @@ class DatasetDataModule(DataModule):
             as in :class:`~datamodules.image_folder.ImageFolderDataModule`. An error of a transform
             stops the run all the same.
         max_errors: With ``"skip"``, more samples of a split than this stop the run.
-        **options: See :class:`~datamodules.core.base.DataModule`.
+        **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
     Raises:
         ValueError: If neither or both forms are given, or labels do not fit.

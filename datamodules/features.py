@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from .core.base import DataModule, Split
-from .core.batch import Batch
-from .core.feature_packs import read_features
+from .batches.batch import Batch
+from .core.datamodule import DataModule, Split
+from .feature_packs.feature_pack import read_features
 
 KEPT = ("val_split", "test_split", "split_options", "limit")  # what features decided when made
 
@@ -30,8 +30,9 @@ class FeaturesDataModule(DataModule):
     Args:
         path: Folder that ``scripts/precompute_features.py`` wrote.
         expected: Any of ``data``, ``transform`` and ``weights``: digests that the features must
-            have been made from, as :func:`~datamodules.core.feature_packs.feature_keys` gives them.
-        **options: See :class:`~datamodules.core.base.DataModule`.
+            have been made from, as :func:`~datamodules.feature_packs.feature_pack.feature_keys`
+            gives them.
+        **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
     Raises:
         FileNotFoundError: From ``setup``, if there are no features.

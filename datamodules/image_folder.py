@@ -11,30 +11,23 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from .core.base import SPLITS, Split
-from .core.channels import channel_statistics, finish_of
-from .core.classes import ClassMap, given_classes
-from .core.files import (
-    Listing,
-    check_roots,
-    has_folders,
-    list_classes,
-    matched,
-    seen_from,
-    split_folders,
-)
-from .core.finish import Finish
-from .core.label_table import read_label_table, several_labels
-from .core.mix import Mix
-from .core.path_list import PathList
-from .core.picture_base import PictureDataModule
-from .core.picture_sources import PictureSources
-from .core.pictures import PictureDataset
-from .core.ram_cache import check_cache
-from .core.skipped import check_on_error
-from .core.split_groups import check_apart
-from .core.splits import fingerprint
-from .core.transforms import eval_preset, train_preset
+from .batches.bad_samples import check_on_error
+from .batches.mixup import Mix
+from .batches.normalize import Finish
+from .core.datamodule import SPLITS, Split
+from .core.image_datamodule import PictureDataModule
+from .images.channel_stats import channel_statistics, finish_of
+from .images.dataset import PictureDataset
+from .images.label_table import read_label_table, several_labels
+from .images.listing import Listing, list_classes, matched, seen_from
+from .images.ram_cache import check_cache
+from .images.sources import PictureSources
+from .images.transforms import eval_preset, train_preset
+from .readers.folders import check_roots, has_folders, split_folders
+from .readers.path_list import PathList
+from .settings.class_map import ClassMap, given_classes
+from .splits.groups import check_apart
+from .splits.split import fingerprint
 
 
 class ImageFolderDataModule(PictureDataModule):
@@ -99,7 +92,7 @@ class ImageFolderDataModule(PictureDataModule):
             ``bad_files`` lists it, and an epoch ends with one warning. Of a predict batch 0 rows
             may be left; nothing left of another batch, or of a class in train, is an error.
         max_errors: With ``"skip"``, more files of a split than this stop the run.
-        **options: See :class:`~datamodules.core.base.DataModule`.
+        **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
     Raises:
         FileNotFoundError: If ``root`` does not exist.

@@ -6,11 +6,11 @@ import csv
 from pathlib import Path
 from typing import Any, Literal
 
-from .core.cache import cache_folder, written_once
-from .core.docstrings import write_docstrings
 from .image_folder import ImageFolderDataModule
+from .readers.cache import cache_folder, written_once
 from .tabular import TabularDataModule
 from .text import TextDataModule
+from .texts.docstrings import write_docstrings
 
 
 def digits(

@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .core.base import SPLITS, DataModule, Split
-from .core.classes import given_classes
-from .core.columns import fit_columns, input_sizes, numeric_names, one_hot_places, styles
-from .core.encode import Encoded, pack
-from .core.rows import OneHot, RowDataset, RowNames
-from .core.settings import check_name
-from .core.split_groups import check_apart
-from .core.split_options import SplitOptions
-from .core.splits import fingerprint
-from .core.table_splits import Part, column_values, split_by_column
-from .core.tables import Table, listed, read_table
-from .core.targets import Targets, check_target, class_map, find_task
+from .core.datamodule import SPLITS, DataModule, Split
+from .settings.arguments import check_name
+from .settings.class_map import given_classes
+from .splits.groups import check_apart
+from .splits.options import SplitOptions
+from .splits.split import fingerprint
+from .tables.dataset import OneHot, RowDataset, RowNames
+from .tables.encode import Encoded, pack
+from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
+from .tables.table import Table, listed, read_table
+from .tables.table_splits import Part, column_values, split_by_column
+from .tables.targets import Targets, check_target, class_map, find_task
 
 OWN_COLUMNS = ("id_column", "group_column", "split_column")
 
@@ -68,7 +68,7 @@ class TabularDataModule(DataModule):
         classes: Class names in the order of their index; None: those in train, sorted.
         unknown_classes: ``"raise"``, or ``"drop"`` evaluation rows of a class that train lacks,
             counted in a warning.
-        **options: See :class:`~datamodules.core.base.DataModule`.
+        **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
     Raises:
         FileNotFoundError: If a table does not exist.

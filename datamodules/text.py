@@ -11,17 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .core.base import DataModule, Split
-from .core.buckets import pads_to_bound
-from .core.classes import ClassMap, given_classes
-from .core.files import split_folders
-from .core.settings import check_name
-from .core.skipped import check_on_error
-from .core.split_groups import check_apart
-from .core.splits import fingerprint
-from .core.text_files import BadText
-from .core.texts import TextTable, read_texts, sort_names
-from .core.tokenizer import (
+from .batches.bad_samples import check_on_error
+from .core.datamodule import DataModule, Split
+from .readers.folders import split_folders
+from .sampling.length_buckets import pads_to_bound
+from .settings.arguments import check_name
+from .settings.class_map import ClassMap, given_classes
+from .splits.groups import check_apart
+from .splits.split import fingerprint
+from .texts.dataset import Indices, PaddingSide, TextDataset
+from .texts.files import BadText
+from .texts.reader import TextTable, read_texts, sort_names
+from .texts.tokenizer import (
     Encoded,
     check_vocab_size,
     encode,
@@ -29,7 +30,6 @@ from .core.tokenizer import (
     token_sizes,
     train_tokenizer,
 )
-from .core.tokens import Indices, PaddingSide, TextDataset
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class TextDataModule(DataModule):
             it is left out before the split, said in one warning and listed in ``bad_files``.
         max_errors: With ``"skip"``, more files of a folder than this stop the run, as does a class
             of train that loses them all.
-        **options: The options of :class:`~datamodules.core.base.DataModule`.
+        **options: The options of :class:`~datamodules.core.datamodule.DataModule`.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from .training import TrainingModule, bare_inputs
 class Classifier(TrainingModule):
     """A network, its loss, optimiser and metrics, for a datamodule that gives classes.
 
-    Batches unpack as ``inputs, target`` (:class:`datamodules.core.batch.Batch`)::
+    Batches unpack as ``inputs, target`` (:class:`datamodules.batches.batch.Batch`)::
 
         inputs                         network sees               target
         image (N, C, H, W)             net(image)                 (N,) int64, or

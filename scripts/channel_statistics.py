@@ -12,8 +12,8 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 import torch
 
 from command_line import add_objects, instantiate, new_parser, parse, spell_out
-from datamodules.core.channels import MOST, channel_statistics
-from datamodules.insight.safe import without_augmentation
+from datamodules.images.channel_stats import MOST, channel_statistics
+from datamodules.insight.safe_mode import without_augmentation
 from failures import Ranks, exit_code
 from names import UsageError
 

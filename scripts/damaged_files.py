@@ -47,14 +47,14 @@ def target_of(name: str, folder: Path) -> Target:
 
 
 def _decode(folder: Path) -> Target:
-    from datamodules.core.decode import decode_image
+    from datamodules.images.decode.decode import decode_image
 
     variants = [{"input.img": _picture(kind)} for kind in PICTURES]
     return Target(variants, _read_file(partial(decode_image, max_pixels=1 << 20)), _says("input"))
 
 
 def _table(folder: Path) -> Target:
-    from datamodules.core.tables import read_table
+    from datamodules.tables.table import read_table
 
     kinds = [CSV, CSV.replace(b",", b";"), CSV.decode().encode("utf-16"), b"\xef\xbb\xbf" + CSV]
     variants = [{"input.csv": content} for content in [*kinds, _packed(CSV)]]
@@ -62,7 +62,7 @@ def _table(folder: Path) -> Target:
 
 
 def _text(folder: Path) -> Target:
-    from datamodules.core.texts import read_texts
+    from datamodules.texts.reader import read_texts
 
     rows = b"[" + LINES.strip().replace(b"\n", b",") + b"]"
     variants = [
@@ -77,7 +77,7 @@ def _text(folder: Path) -> Target:
 
 
 def _labels(folder: Path) -> Target:
-    from datamodules.core.label_table import read_label_table
+    from datamodules.images.label_table import read_label_table
 
     root = folder / "pictures"
     (root / "sub").mkdir(parents=True)
@@ -97,8 +97,8 @@ def _labels(folder: Path) -> Target:
 
 
 def _parquet(folder: Path) -> Target:
-    from datamodules.core.tables import read_table
-    from datamodules.core.texts import read_texts
+    from datamodules.tables.table import read_table
+    from datamodules.texts.reader import read_texts
 
     def read(path: Path) -> None:
         try:
@@ -120,8 +120,13 @@ def _parquet(folder: Path) -> Target:
 
 
 def _jpeg(folder: Path) -> Target:
-    from datamodules.core.jpeg_header import plain_header
-    from datamodules.core.jpeg_slices import NotSliceable, decode_box, from_bytes, read_frame
+    from datamodules.images.decode.jpeg_header import plain_header
+    from datamodules.images.packs.jpeg_slices import (
+        NotSliceable,
+        decode_box,
+        from_bytes,
+        read_frame,
+    )
 
     def read(path: Path) -> None:
         content = path.read_bytes()
@@ -149,8 +154,8 @@ def _jpeg(folder: Path) -> Target:
 
 
 def _pack(folder: Path) -> Target:
-    from datamodules.core import packs
-    from datamodules.core.splits import fingerprint
+    from datamodules.images.packs import image_pack as packs
+    from datamodules.splits.split import fingerprint
 
     raw = np.array([2, 3, 3], "<u4").tobytes() + bytes(range(18))
     contents = [(packs.FILE, _picture("PNG")), (packs.PIXELS, raw)]
@@ -197,8 +202,8 @@ def _pack(folder: Path) -> Target:
 
 
 def _features(folder: Path) -> Target:
-    from datamodules.core import feature_packs
-    from datamodules.core.splits import fingerprint
+    from datamodules.feature_packs import feature_pack as feature_packs
+    from datamodules.splits.split import fingerprint
 
     variant: dict[str, bytes] = {}
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -265,7 +270,7 @@ def _picture(kind: str, mode: str = "RGB", **options: Any) -> bytes:
 
 def _stored_slices(mode: str = "RGB") -> bytes:
     """A JPEG with a restart marker after each row of units, as a pack stores it."""
-    from datamodules.core.jpeg_slices import Sliced, read_frame, to_bytes
+    from datamodules.images.packs.jpeg_slices import Sliced, read_frame, to_bytes
 
     content = _picture("JPEG", mode, restart_marker_rows=1, subsampling=0)
     data, frame = np.frombuffer(content, np.uint8), read_frame(content)

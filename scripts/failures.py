@@ -33,7 +33,7 @@ FOREIGN_WARNINGS = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     # figures are logged once an epoch, whatever the interval
     r"The number of training batches \(\d+\) is smaller than the logging interval",
-    # the loader's worker count is chosen, see datamodules.core.loader_options
+    # the loader's worker count is chosen, see datamodules.loading.make_loader
     r"The '\w+' does not have many workers",
     # resuming in the middle of an epoch is exact here
     r"You're resuming from a checkpoint that ended before the epoch ended",

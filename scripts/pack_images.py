@@ -16,8 +16,8 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from datamodules.core.pack_writer import write_pack
-from datamodules.core.packs import KINDS, PicturePack
+from datamodules.images.packs.image_pack import KINDS, PicturePack
+from datamodules.images.packs.writer import write_pack
 from failures import Ranks, exit_code
 
 EPILOG = """

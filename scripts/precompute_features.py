@@ -24,7 +24,7 @@ from torch import nn
 
 from command_line import DEFAULTS, instantiate, new_parser, parse, spell_out
 from datamodules import DataModule
-from datamodules.core.feature_packs import read_features, write_features
+from datamodules.feature_packs.feature_pack import read_features, write_features
 from failures import Ranks, exit_code
 from models import Classifier, Regressor
 from models.backbones import build_backbone, trained_backbone

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
-from datamodules.core.disk_writes import named_writes
+from datamodules.readers.atomic_write import named_writes
 from models import Regressor
 
 SEPARATOR = "|"  # between the classes of a row that has several labels

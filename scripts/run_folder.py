@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from datamodules import DataModule
-from datamodules.core.disk_writes import named_writes
+from datamodules.readers.atomic_write import named_writes
 from names import UsageError, closest
 
 # The first of these that the model logs decides which checkpoint is best.

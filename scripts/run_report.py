@@ -11,9 +11,9 @@ import torch
 
 from datamodules import DataModule
 from datamodules.insight import Hardest
-from datamodules.insight.hardest import Marks
-from datamodules.insight.looked import Looked
-from datamodules.insight.page import Page
+from datamodules.insight.hard_samples import Marks
+from datamodules.insight.html_page import Page
+from datamodules.insight.split_view import Looked
 
 
 class AnswersHeard(L.Callback):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from datamodules.insight.safe import BATCH, SAMPLES, make_safe
+from datamodules.insight.safe_mode import BATCH, SAMPLES, make_safe
 from names import UsageError
 
 

@@ -13,7 +13,7 @@ import lightning as L
 
 from command_line import add_objects, instantiate, new_parser, parse, spell_out
 from datamodules import DataModule
-from datamodules.insight.tune import Tuning, tune
+from datamodules.insight.tuning.tune import Tuning, tune
 from failures import Ranks, exit_code
 from names import UsageError
 

@@ -1,0 +1,4 @@
+"""The base class of all datamodules, and its parts.
+
+Imports every room but `feature_packs` and `insight`.
+"""

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .collate import collate, collate_inputs
-from .folds import limited
-from .settings import storable
-from .skipped import SkippedFiles
-from .split_options import SplitOptions, Uncut, cut
+from datamodules.batches.bad_samples import SkippedFiles
+from datamodules.batches.collate import collate, collate_inputs
+from datamodules.settings.arguments import storable
+from datamodules.splits.folds import limited
+from datamodules.splits.options import SplitOptions, Uncut, cut
 
 Split = Literal["train", "val", "test", "predict"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")

@@ -1,16 +1,20 @@
-"""What a person looks at: findings, where the time goes, what a run was fed with, what breaks."""
+"""Look at data and loading: findings, figures, reports, tuning, bisecting.
+
+May import every room; only scripts import it.
+"""
+
+from datamodules.insight.tuning.tune import Tuning, tune
 
 from .bisect import Bisection, bisect
+from .data_record import DataRecord, describe_data
+from .error_report import Hardest
 from .figures import plot
 from .findings import Finding, Report, SampleStep
-from .hardest import hardest
+from .hard_samples import hardest
 from .inspect import inspect
-from .monitor import DataWaitMonitor
-from .printed import print_report
-from .record import DataRecord, describe_data
-from .safe import make_safe
-from .tune import Tuning, tune
-from .wrong_answers import Hardest
+from .safe_mode import make_safe
+from .terminal_report import print_report
+from .wait_monitor import DataWaitMonitor
 
 __all__ = [
     "Bisection",

@@ -11,12 +11,13 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from ..core.base import DataModule
-from ..core.keyed import KeyedDataset
-from ..core.loader_options import PROCESS_OPTIONS
-from ..core.seeding import kept_random_state
-from .replayed import Digests, alarm, difference, run_over
-from .safe import SAMPLES, make_safe
+from datamodules.core.datamodule import DataModule
+from datamodules.loading.fetch import KeyedDataset
+from datamodules.loading.make_loader import PROCESS_OPTIONS
+from datamodules.seeding.random_state import kept_random_state
+
+from .batch_digests import Digests, alarm, difference, run_over
+from .safe_mode import SAMPLES, make_safe
 
 STALL_SECONDS = 60.0
 # settings that must not change a single bit of a batch

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.base import SPLITS
-from ..core.settings import check_name
-from .canvas import Drawing
-from .class_figures import class_bars, class_counts, numbers_of, target_histogram
-from .column_figures import column_histograms, column_values, missing_bars, missing_shares
-from .looked import Looked
-from .picture_figures import augmentation_grid, batch_pictures, image_sizes, shows_pictures
-from .text_figures import text_lengths, token_lengths
+from datamodules.core.datamodule import SPLITS
+from datamodules.figures.canvas import Drawing
+from datamodules.figures.classes import class_bars, class_counts, numbers_of, target_histogram
+from datamodules.figures.columns import (
+    column_histograms,
+    column_values,
+    missing_bars,
+    missing_shares,
+)
+from datamodules.figures.images import (
+    augmentation_grid,
+    batch_pictures,
+    image_sizes,
+    shows_pictures,
+)
+from datamodules.figures.lengths import text_lengths, token_lengths
+from datamodules.settings.arguments import check_name
+
+from .split_view import Looked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

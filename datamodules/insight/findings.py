@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from .canvas import Drawing
-    from .overview import Sheet
-    from .page import Page
-    from .wrong_answers import Hardest
+    from datamodules.figures.canvas import Drawing
+
+    from .error_report import Hardest
+    from .html_page import Page
+    from .overview_tables import Sheet
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -125,7 +126,7 @@ class Report:
         Returns:
             The page, then the figures.
         """
-        from .report import save_report
+        from .html_report import save_report
 
         return save_report(self, path)
 
@@ -133,6 +134,6 @@ class Report:
         return self._page().fragment()
 
     def _page(self) -> Page:
-        from .report import page_of  # it knows this class
+        from .html_report import page_of  # it knows this class
 
         return page_of(self)

@@ -6,19 +6,20 @@ from typing import Any
 
 import lightning as L
 
-from ..core.base import DataModule
-from ..core.seeding import kept_random_state
-from .batch_findings import batch_findings
+from datamodules.core.datamodule import DataModule
+from datamodules.insight.checks.batch_findings import batch_findings
+from datamodules.insight.checks.file_findings import check_files, file_findings, skipped_findings
+from datamodules.insight.checks.leakage import shared_findings
+from datamodules.insight.checks.split_findings import rank_facts, split_findings
+from datamodules.insight.checks.target_findings import target_findings
+from datamodules.insight.checks.transform_findings import transform_findings
+from datamodules.seeding.random_state import kept_random_state
+
 from .figures import drawings
-from .file_findings import check_files, file_findings, skipped_findings
 from .findings import LEVELS, Report
-from .followed import follow
-from .looked import Looked, look
-from .overview import sheets
-from .shared_findings import shared_findings
-from .split_findings import rank_facts, split_findings
-from .target_findings import target_findings
-from .transform_findings import transform_findings
+from .overview_tables import sheets
+from .sample_trace import follow
+from .split_view import Looked, look
 
 
 def inspect(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules import DataModule
-from datamodules.core.batch import Batch, TextInputs
+from datamodules.batches.batch import Batch, TextInputs
 from models.tabular_nets import TabularMLP
 from models.text_nets import TextTransformer
 

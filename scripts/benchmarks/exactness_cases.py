@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from datamodules import DataModule
-from datamodules.core.buckets import LengthBuckets
-from datamodules.core.class_plans import PByK
+from datamodules.sampling.by_class import PByK
+from datamodules.sampling.length_buckets import LengthBuckets
 
 ROWS, SIZE, SEED = 101, 8, 3
 LABELS = np.repeat([0, 1], [91, 10])

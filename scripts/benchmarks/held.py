@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from datamodules import CIFAR10DataModule, DataModule, LengthBuckets
-from datamodules.core.finish import Finish
-from datamodules.core.rows import PackedRows, RowDataset
-from datamodules.core.tokens import FlatRows, TextDataset
+from datamodules.batches.normalize import Finish
+from datamodules.tables.dataset import PackedRows, RowDataset
+from datamodules.texts.dataset import FlatRows, TextDataset
 
 from . import epochs, held_peers, stock
 from .rounds import Variant, compare, consume, peer

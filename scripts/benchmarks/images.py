@@ -64,8 +64,8 @@ def _measure(options: argparse.Namespace, *, train: bool) -> Result:
 
 
 def _packs(root: Path, place: Path, *, resized: bool) -> tuple[dict[str, Path], list[str]]:
-    from datamodules.core.jpeg_recut import jpegtran
-    from datamodules.core.pack_writer import write_pack
+    from datamodules.images.packs.jpegtran import jpegtran
+    from datamodules.images.packs.writer import write_pack
 
     packs, notes = {}, []
     try:

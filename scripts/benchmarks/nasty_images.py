@@ -116,7 +116,7 @@ def judge(read: Any, path: Path, truth: Truth) -> Answer:
 
 
 def _here(path: Path) -> Any:
-    from datamodules.core.decode import decode_image
+    from datamodules.images.decode.decode import decode_image
 
     return decode_image(path)
 

@@ -207,13 +207,13 @@ def same(true: Any, cell: Any, form: Form) -> bool:
 
 def _here(path: Path, form: Form) -> tuple[Columns, str]:
     if form.read == "text":
-        from datamodules.core.texts import read_texts
+        from datamodules.texts.reader import read_texts
 
         texts = read_texts(path)
         assert texts.labels is not None
         labels = [texts.names[label] for label in texts.labels]
         return {"text": [*map(texts.texts.text, range(len(labels)))], "label": labels}, ""
-    from datamodules.core.tables import read_table
+    from datamodules.tables.table import read_table
 
     table = read_table(path)
     cells = {}

@@ -52,9 +52,10 @@ def plan_epoch(
     import numpy as np
     import torch
 
-    from datamodules.core.buckets import LengthBuckets
-    from datamodules.core.class_plans import Pairs, PByK, Stratified
-    from datamodules.core.plans import (
+    from datamodules.sampling.by_class import Pairs, PByK, Stratified
+    from datamodules.sampling.length_buckets import LengthBuckets
+    from datamodules.sampling.sharded_sampler import ShardedBatchSampler
+    from datamodules.sampling.strategies import (
         Balanced,
         Facts,
         Sampling,
@@ -63,7 +64,6 @@ def plan_epoch(
         Views,
         Weighted,
     )
-    from datamodules.core.samplers import ShardedBatchSampler
 
     torch.set_num_threads(1)
     random = np.random.default_rng(0)

@@ -1,0 +1,191 @@
+"""A user's own dataset under the project's form: rows of a split, a transform, a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from datamodules.batches.bad_samples import ReadError, reading
+from datamodules.images.cached import loaded
+from datamodules.images.ram_cache import RamCache
+from datamodules.images.transforms import to_row
+
+from .find_labels import TARGET_KEYS
+
+
+class Parts:
+    """Takes a sample apart into input and target.
+
+    Args:
+        input_key: Field of a dict sample that is the input; None: all but the target.
+        target_key: Field that is the target; None: ``label``, ``labels`` or ``target``.
+        load: Opens what the sample holds as input, such as a path.
+        transform: Applied to the input.
+        encode: Applied to the target, such as a class map; None: as it is.
+        with_target: Whether the target is wanted.
+        skip: Whether what cannot be loaded is to be left out.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_key: str | None = None,
+        target_key: str | None = None,
+        load: Callable[[Any], Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        encode: Callable[[Any], Any] | None = None,
+        with_target: bool = True,
+        skip: bool = False,
+    ) -> None:
+        self.skip = skip
+        self.input_key, self.target_key = input_key, target_key
+        self.load, self.transform, self.encode = load, transform, encode
+        self.with_target = with_target
+
+    def __call__(self, sample: Any, kept: Callable[..., Any] | None = None) -> Any:
+        """``(input, target)``, or the input alone; ``kept(load, item)`` stands in for ``load``."""
+        item, target = self.apart(sample)
+        if self.load is not None:
+            item = self.load(item) if kept is None else kept(self.load, item)
+        item = item if self.transform is None else self.transform(item)
+        item = to_row(item) if not isinstance(item, list | tuple) else item
+        if not self.with_target or target is NOTHING:
+            return item
+        return item, target if self.encode is None else self.encode(target)
+
+    def apart(self, sample: Any) -> tuple[Any, Any]:
+        """Input and target of a sample as they are; the target is ``NOTHING`` without one."""
+        return self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
+
+    def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
+        key = self.target_key or next((k for k in TARGET_KEYS if k in sample), None)
+        if self.target_key is not None and self.target_key not in sample and self.with_target:
+            raise ValueError(f"a sample has no field {key!r}; it has {', '.join(sample)}")
+        target = NOTHING if key is None else sample.get(key, NOTHING)
+        if self.input_key is None:
+            return {name: value for name, value in sample.items() if name != key}, target
+        if self.input_key not in sample:
+            raise ValueError(
+                f"a sample has no field {self.input_key!r}; it has {', '.join(sample)}"
+            )
+        return sample[self.input_key], target
+
+    def _pair(self, sample: Any) -> tuple[Any, Any]:
+        if isinstance(sample, list | tuple) and not hasattr(sample, "_fields"):
+            if len(sample) == 2:
+                return sample[0], sample[1]
+            if len(sample) == 1:  # TensorDataset of inputs alone
+                return sample[0], NOTHING
+            if self.with_target:
+                raise ValueError(
+                    f"a sample has {len(sample)} parts; (inputs, target) or a dict is needed"
+                )
+        return sample, NOTHING
+
+
+NOTHING: Any = type("Nothing", (), {})()
+
+
+class Encode:
+    """Class index of a label; a class, so that it pickles.
+
+    Args:
+        index: Index of each label.
+    """
+
+    def __init__(self, index: Mapping[Any, int]) -> None:
+        self.index: dict[Any, int] = dict(index)
+
+    def __call__(self, label: Any) -> int:
+        """Look one label up."""
+        key: Any = label.item() if isinstance(label, Tensor | np.generic) else label
+        if key not in self.index:
+            raise ValueError(
+                f"label {key!r} is not in the class list {list(self.index)[:10]}; give classes= "
+                "or mend the label"
+            )
+        return int(self.index[key])
+
+
+class WrappedDataset(Dataset[Any]):
+    """Some rows of a map-style dataset.
+
+    Args:
+        dataset: The user's own.
+        rows: (M,) int64, which of its samples, in order.
+        parts: Takes a sample apart and transforms it.
+        labels: (M,) encoded targets that stand in for the samples' own.
+        targets: (M,) int64 class indices, as far as known, for sampling by class.
+        cache: Keeps what ``parts`` loads, under the rows of this part of it.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rows: npt.NDArray[np.int64],
+        parts: Parts,
+        *,
+        labels: Sequence[Any] | None = None,
+        targets: npt.NDArray[np.int64] | None = None,
+        cache: tuple[RamCache, str] | None = None,
+    ) -> None:
+        self.dataset, self.rows, self.parts, self.labels = dataset, rows, parts, labels
+        self.targets, self.cache = targets, cache
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        row = int(self.rows[index])
+        kept = None
+        if self.cache is not None:
+            cache, part = self.cache
+            kept = partial(loaded, cache=cache, part=part, number=row)
+        if self.parts.skip:
+            name = partial(self.describe, index)
+            with reading(name):
+                sample = self.dataset[row]
+            sample = self.parts(sample, partial(_read, kept=kept, name=name))
+        else:
+            sample = self.parts(self.dataset[row], kept)
+        return sample if self.labels is None else (sample, self.labels[index])
+
+    def blank(self) -> Any:
+        """A sample that can be read, for the shape of a batch without samples.
+
+        Raises:
+            ReadError: If there is none.
+        """
+        for index in range(len(self)):
+            try:
+                return self[index]
+            except ReadError as error:
+                last = error
+        raise last
+
+    def describe(self, index: int) -> str:
+        """The row of the user's dataset, and the path where a sample is one."""
+        row = int(self.rows[index])
+        if isinstance(self.dataset, list | tuple):
+            item = self.dataset[row]
+            first = item[0] if isinstance(item, list | tuple) and item else item
+            if isinstance(first, str):
+                return f"row {row}, {first}"
+        return f"row {row}"
+
+
+def _read(
+    load: Callable[[Any], Any],
+    item: Any,
+    *,
+    kept: Callable[..., Any] | None,
+    name: Callable[[], str],
+) -> Any:
+    with reading(name):
+        return load(item) if kept is None else kept(load, item)

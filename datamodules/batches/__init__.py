@@ -1,0 +1,4 @@
+"""What a batch is, how samples become one, and how images are normalized.
+
+Imports `settings`, `seeding` and `readers`.
+"""

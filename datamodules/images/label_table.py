@@ -1,0 +1,211 @@
+"""Reads a table of file names and labels, and finds the files."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import posixpath
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from datamodules.readers.folders import contents
+
+from .listing import list_images
+
+log = logging.getLogger(__name__)
+ENDINGS = (".csv", ".txt", ".tsv", ".tab", ".parquet", ".pq")
+
+
+class LabelTable(NamedTuple):
+    """One row a picture, in the table's order.
+
+    Attributes:
+        paths: N paths.
+        classes: K sorted names.
+        labels: (N,) int64 indices into ``classes``, or (N, K) bool with several labels a row.
+        extra: (N,) cells of each other column that was asked for.
+    """
+
+    paths: list[str]
+    classes: list[str]
+    labels: npt.NDArray[Any]
+    extra: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
+
+
+def several_labels(
+    table: str | Path | None, label_column: str | Sequence[str], label_separator: str | None
+) -> bool:
+    """Whether the options mean several labels a row.
+
+    Raises:
+        ValueError: If they do not fit each other.
+    """
+    columns = not isinstance(label_column, str)
+    if columns and label_separator is not None:
+        raise ValueError("label_separator parts one column, but label_column names several")
+    several = columns or label_separator is not None
+    if several and (table is None or not label_column or label_separator == ""):
+        raise ValueError(
+            "several labels a row need table=, and label_column= with one column or more or a "
+            f"label_separator= that is not empty; got table={table}, label_column={label_column}, "
+            f"label_separator={label_separator!r}"
+        )
+    return several
+
+
+def read_label_table(
+    table: Path,
+    root: Path,
+    *,
+    file_column: str,
+    label_column: str | Sequence[str],
+    label_separator: str | None = None,
+    extra: Sequence[str] = (),
+) -> LabelTable:
+    """Read CSV (separator by ending) or Parquet and pair each row with its file under ``root``.
+
+    Names may lack the ending and the folders above them, as long as one file alone fits; the path
+    as written always wins.
+
+    Args:
+        table: Relative to ``root`` or to the working directory.
+        root: Folder of the pictures.
+        file_column: Column of file names.
+        label_column: Column of labels, or several of 0 and 1.
+        label_separator: Parts several labels in one cell.
+        extra: Other columns to keep.
+
+    Raises:
+        FileNotFoundError: If the table, or the file of a row, is not there.
+        ValueError: If the table cannot be read, a column or a label is missing, or a file is named
+            twice.
+    """
+    columns = [label_column] if isinstance(label_column, str) else list(label_column)
+    frame = _read(_table_file(table, root))
+    for column in (file_column, *columns, *extra):
+        if column not in frame.columns:
+            close = difflib.get_close_matches(column, frame.columns, 1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            if frame.width == 1:
+                hint = "is it separated by commas (.csv) or tabs (.tsv)? "
+            raise ValueError(
+                f"{table.name} has no column {column!r}; {hint}it has {', '.join(frame.columns)}"
+            )
+        empty = [
+            row
+            for row, value in enumerate(frame[column].to_list())
+            if value is None or value == "" or value != value  # the last: NaN
+        ]
+        if empty:
+            raise ValueError(
+                f"{table.name} has {len(empty)} rows without {column!r}, the first is row "
+                f"{empty[0]} (counted from 0 after the header); fill or delete them"
+            )
+    names = [str(name) for name in frame[file_column].to_list()]
+    paths = _find(names, root, table.name, file_column)
+    kept = {name: np.array(frame[name].to_list(), object) for name in extra}
+    if isinstance(label_column, str) and label_separator is None:
+        classes, codes = np.unique([str(v) for v in frame[label_column]], return_inverse=True)
+        return LabelTable(paths, classes.tolist(), codes.astype(np.int64), kept)
+    if isinstance(label_column, str):
+        cells = [
+            {part.strip() for part in str(value).split(label_separator)} - {""}
+            for value in frame[label_column]
+        ]
+        found = sorted(set().union(*cells))
+        flags = np.array([[c in cell for c in found] for cell in cells])
+        return LabelTable(paths, found, flags, kept)
+    matrix = np.stack([_flags(frame[c].to_list(), c, table.name) for c in columns], axis=1)
+    return LabelTable(paths, columns, matrix, kept)
+
+
+def _table_file(table: Path, root: Path) -> Path:
+    for candidate in (root / table, table):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(
+        f"table {str(table)!r} does not exist, neither under root nor by itself; {root}: "
+        f"{contents(root)}"
+    )
+
+
+def _read(table: Path) -> Any:
+    import polars
+
+    ending = Path(table.name.lower().removesuffix(".gz")).suffix
+    if ending not in ENDINGS:
+        raise ValueError(f"table must end in one of {', '.join(ENDINGS)}, got {table.name!r}")
+    try:
+        if ending in (".parquet", ".pq"):
+            frame = polars.read_parquet(table)
+        else:
+            separator = "\t" if ending in (".tsv", ".tab") else ","
+            # every cell as it is written: '007' is a name, not a number
+            frame = polars.read_csv(table, separator=separator, infer_schema=False)
+    # polars says damaged gzip by OSError
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        reason = str(error).split("\n", 1)[0]
+        remedy = "save it as UTF-8" if "utf-8" in reason.lower() else "write it anew"
+        raise ValueError(f"{table.name} cannot be read as a table: {reason}; {remedy}") from error
+    if not len(frame):
+        raise ValueError(f"{table.name} has a header and no rows")
+    return frame
+
+
+def _flags(values: list[Any], column: str, table: str) -> npt.NDArray[np.bool_]:
+    known = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+    flags = np.empty(len(values), bool)
+    for row, value in enumerate(values):
+        if str(value).lower() not in known:
+            raise ValueError(
+                f"{table}: column {column!r} of several label columns must hold 0 and 1, row {row} "
+                f"holds {value!r}"
+            )
+        flags[row] = known[str(value).lower()]
+    return flags
+
+
+def _find(names: list[str], root: Path, table: str, column: str) -> list[str]:
+    """Path of each name: as written, without its ending, or by its last part."""
+    files = list_images(root)[0]
+    exact = {path[len(str(root)) + 1 :].replace("\\", "/"): path for path in files}
+    loose: dict[str, str | None] = {}
+    for relative, path in exact.items():
+        stem = relative.rpartition(".")[0]
+        keys = {relative, stem, relative.rpartition("/")[2], stem.rpartition("/")[2]}
+        for key in {unicodedata.normalize("NFC", key) for key in keys}:
+            loose[key] = None if key in loose else path  # None: two files answer to this key
+    first: dict[str, int] = {}
+    paths: list[str] = []
+    lost: list[int] = []
+    for row, name in enumerate(names):
+        key = posixpath.normpath(name.replace("\\", "/").removeprefix(f"{root}/"))
+        # macOS takes names apart into letters and accents, tables hold them in one piece
+        found = exact.get(key) or loose.get(unicodedata.normalize("NFC", key))
+        if found is None:
+            lost.append(row)
+            continue
+        if found in first:
+            raise ValueError(
+                f"{table} names {name!r} twice (rows {first[found]} and {row}); several labels of "
+                "a picture go into one row, with label_separator= or a column for each"
+            )
+        first[found] = row
+        paths.append(found)
+    if len(paths) < len(files) and not lost:
+        log.info("%d of %d pictures are not in %s", len(files) - len(paths), len(files), table)
+    if lost:
+        name = names[lost[0]]
+        key = unicodedata.normalize("NFC", posixpath.normpath(name.replace("\\", "/")))
+        why = "is the name of two files" if key in loose else "has no picture"
+        raise FileNotFoundError(
+            f"{table}: {len(lost)} of {len(names)} names in {column!r} cannot be told: {name!r} "
+            f"(row {lost[0]}) {why} under {root}, which holds {len(files)} pictures"
+        )
+    return paths

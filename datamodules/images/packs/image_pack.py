@@ -1,0 +1,309 @@
+"""Packed pictures on disk: a few large files opened by memory map, refused when they do not hold.
+
+A pack is a folder::
+
+    pack.json      kind, version, sizes of the shards, digest of the index, what became of the files
+    records.npy    (N,) RECORD: where each picture lies, and its file's size and time of change
+    names.bin      N names relative to the packed folder, with "/", parted by zero bytes
+    00000.bin ...  the pictures
+
+Nothing in it is a pickle, and every number is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from datamodules.images.decode.decode import decode_pixels
+from datamodules.images.regions import Boxes, WholePicture
+from datamodules.readers.npy import open_array
+from datamodules.splits.split import fingerprint
+
+from .jpeg_slices import Bytes, Sliced, SlicedPicture, from_bytes
+
+FORMAT, VERSION = "lightning-datamodules pictures", 1
+MANIFEST, RECORDS, NAMES = "pack.json", "records.npy", "names.bin"
+PARTIAL = ".partial"  # ending of a pack that is being written
+KINDS = ("slice", "resized-raw", "resized-jpeg")
+FILE, SLICES, PIXELS = 0, 1, 2  # what a record is: a picture file, a re-cut JPEG, (H, W, C) bytes
+RECORD = np.dtype(
+    [
+        ("shard", "<u4"),
+        ("form", "<u4"),
+        ("offset", "<i8"),
+        ("length", "<i8"),
+        ("size", "<i8"),  # of the file it was made from, in bytes
+        ("changed", "<i8"),  # the file's time of change, in ns
+    ]
+)
+Records = npt.NDArray[Any]
+
+
+class PackError(ValueError):
+    """A pack that is damaged, unfinished, of another version or made from other data."""
+
+
+class PicturePack:
+    """Pictures packed by ``scripts/pack_images.py``, read from shared memory-mapped files.
+
+    Args:
+        path: Folder of the pack.
+
+    Attributes:
+        kind: ``"slice"``: the pixels of the files; ``"resized-raw"`` and ``"resized-jpeg"``:
+            smaller pictures, with other pixels.
+        size: Short side of resized pictures; 0 for slices.
+        report: What became of the files, as plain values.
+        source: Digest of the packed files' names, sizes and times of change.
+
+    Raises:
+        FileNotFoundError: If there is no such pack; says so where it is still being written.
+        PackError: If it is damaged, cut or of another version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser().absolute()
+        manifest = _manifest(self.path)
+        self.kind, self.size = manifest["kind"], manifest["size"]
+        self.report: dict[str, Any] = manifest["report"]
+        self.source: str = manifest["source"]
+        self._shard_bytes: list[int] = manifest["shards"]
+        self._check_files(manifest)
+        self._records: Records | None = None
+        self._shards: dict[int, Bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_records": None, "_shards": {}}  # mapped anew in each process
+
+    @property
+    def records(self) -> Records:
+        """(N,) RECORD, mapped; read by all processes from the same memory."""
+        if self._records is None:
+            # a plain view: a memmap's own indexing takes 5 us
+            self._records = np.asarray(open_array(self.path / RECORDS))
+        return self._records
+
+    def names(self) -> list[str]:
+        """N names relative to the packed folder."""
+        stored = (self.path / NAMES).read_bytes()
+        return stored.decode("utf-8", "surrogateescape").split("\0") if stored else []
+
+    def rows_of(self, names: Sequence[str], paths: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Find pictures by name, and see that their files are still those that were packed.
+
+        Args:
+            names: M names relative to the packed folder, with ``/``.
+            paths: Their files.
+
+        Returns:
+            (M,) int64, rows in the pack.
+
+        Raises:
+            PackError: If a picture is not in the pack, or its file changed since; the first is
+                named.
+        """
+        row_of = {name: row for row, name in enumerate(self.names())}
+        remedy = "run scripts/pack_images.py again"
+        lost = [name for name in names if name not in row_of]
+        if lost:
+            raise PackError(
+                f"pack {str(self.path)!r} lacks {len(lost)} of {len(names)} pictures, the first is "
+                f"{lost[0]!r}; {remedy}, or give the folder that was packed"
+            )
+        rows = np.fromiter((row_of[name] for name in names), np.int64, len(names))
+        found = [Path(path).stat() for path in paths]
+        packed = self.records[rows]
+        sizes = np.array([status.st_size for status in found], np.int64)
+        times = np.array([status.st_mtime_ns for status in found], np.int64)
+        changed = np.flatnonzero((packed["size"] != sizes) | (packed["changed"] != times))
+        if len(changed):
+            at = int(changed[0])
+            what = (
+                f"{packed['size'][at]} bytes then, {sizes[at]} now"
+                if packed["size"][at] != sizes[at]
+                else "another time of change"
+            )
+            raise PackError(
+                f"pack {str(self.path)!r} was made before {len(changed)} of {len(names)} pictures "
+                f"changed, the first is {names[at]!r} ({what}); {remedy}"
+            )
+        return rows
+
+    def stored(self, row: int) -> tuple[int, Bytes]:
+        """Form and bytes of one picture, without a copy."""
+        shard, form, offset, length, _, _ = self.records[row].item()
+        if shard not in self._shards:
+            self._shards[shard] = self._map(shard)
+        return form, self._shards[shard][offset : offset + length]
+
+    def content(self, row: int) -> bytes | npt.NDArray[np.uint8]:
+        """What :func:`decode_image` reads: a picture file's bytes, or pixels (H, W, C)."""
+        form, stored = self.stored(row)
+        if form == PIXELS:
+            return _pixels(stored, self.path)
+        return (_sliced(stored, self.path).data if form == SLICES else stored).tobytes()
+
+    def picture(
+        self,
+        row: int,
+        *,
+        mode: Literal["RGB", "L"] = "RGB",
+        name: Callable[[], str] | None = None,
+    ) -> Boxes:
+        """One picture, to be read by boxes: of slices only those that a box touches are decoded.
+
+        Args:
+            row: Which picture.
+            mode: What boxes are given in.
+            name: Gives what errors call a file that was kept whole.
+
+        Raises:
+            PackError: If its record is damaged.
+            ImageError: If a file that was kept whole cannot be decoded.
+        """
+        form, stored = self.stored(row)
+        if form == SLICES:
+            return SlicedPicture(_sliced(stored, self.path), mode)
+        if form == PIXELS:
+            return WholePicture(_pixels(stored, self.path), mode)
+        said = f"picture {row} of {self.path}" if name is None else name()
+        return WholePicture(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
+
+    def decode_box(
+        self,
+        row: int,
+        top: int,
+        left: int,
+        height: int,
+        width: int,
+        *,
+        mode: Literal["RGB", "L"] = "RGB",
+    ) -> Tensor:
+        """One box of one picture, equal to the bit to decoding the whole and cropping.
+
+        Args:
+            row: Which picture.
+            top: First row of the box, in pixels.
+            left: First column.
+            height: Rows.
+            width: Columns.
+            mode: ``"RGB"`` or ``"L"``.
+
+        Returns:
+            (C, height, width) uint8.
+
+        Raises:
+            ValueError: If the box leaves the picture.
+        """
+        picture = self.picture(row, mode=mode)
+        if min(top, left) < 0 or top + height > picture.height or left + width > picture.width:
+            raise ValueError(
+                f"box {(top, left, height, width)} leaves the picture of {picture.height} x "
+                f"{picture.width}"
+            )
+        box = np.array(picture.box(top, left, height, width))
+        return torch.from_numpy(box).permute(2, 0, 1)
+
+    def _map(self, shard: int) -> Bytes:
+        if not self._shard_bytes[shard]:
+            return np.empty(0, np.uint8)  # an empty file cannot be mapped
+        return np.asarray(np.memmap(self.path / shard_name(shard), np.uint8, "r"))
+
+    def _check_files(self, manifest: dict[str, Any]) -> None:
+        where = f"pack {str(self.path)!r}"
+        for shard, size in enumerate(self._shard_bytes):
+            file = self.path / shard_name(shard)
+            found = file.stat().st_size if file.is_file() else None
+            if found != size:
+                said = "is absent" if found is None else f"has {found:,} bytes"
+                raise PackError(
+                    f"{where} is damaged: {file.name} should have {size:,} bytes and {said}; copy "
+                    "it again, or run scripts/pack_images.py again"
+                )
+        try:
+            digest = index_digest(self.path)
+            records = open_array(self.path / RECORDS)
+        except (OSError, ValueError) as error:
+            raise PackError(f"{where} is damaged: its index cannot be read ({error})") from error
+        if digest != manifest["index"]:
+            raise PackError(f"{where} is damaged: its index is not the one that was written")
+        if records.dtype != RECORD or records.ndim != 1 or len(records) != manifest["count"]:
+            raise PackError(f"{where} is damaged: its index has not {manifest['count']} records")
+        sizes = np.array([*self._shard_bytes, 0], np.int64)
+        known = records["shard"] < len(self._shard_bytes)
+        room = sizes[np.where(known, records["shard"].astype(np.int64), -1)]
+        fits = (records["offset"] >= 0) & (records["length"] >= 0) & (records["form"] <= PIXELS)
+        fits &= known & (records["length"] <= room) & (records["offset"] <= room)
+        fits &= records["offset"] <= room - records["length"]
+        if not fits.all() or len(self.names()) != len(records):
+            raise PackError(f"{where} is damaged: its index points outside the files")
+
+
+def shard_name(shard: int) -> str:
+    """File name of a shard.
+
+    Example:
+        >>> shard_name(7)
+        '00007.bin'
+    """
+    return f"{shard:05d}.bin"
+
+
+def index_digest(folder: Path) -> str:
+    """Digest of a pack's index."""
+    return fingerprint((folder / RECORDS).read_bytes(), (folder / NAMES).read_bytes())
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    where, file = f"pack {str(path)!r}", path / MANIFEST
+    if not file.is_file():
+        if path.with_name(path.name + PARTIAL).is_dir():
+            raise FileNotFoundError(
+                f"{where} is not finished: it is being written, or the writing was stopped; wait, "
+                "or run scripts/pack_images.py again, which goes on where it stopped"
+            )
+        said = f"is no pack, it lacks {MANIFEST}" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"{where} {said}; make it with scripts/pack_images.py ROOT")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise PackError(f"{where} is damaged: {MANIFEST} cannot be read ({error})") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise PackError(f"{where} is no pack of pictures: {MANIFEST} does not say {FORMAT!r}")
+    if manifest.get("version") != VERSION:
+        raise PackError(
+            f"{where} has version {manifest.get('version')!r}, this program reads {VERSION}; run "
+            "scripts/pack_images.py again"
+        )
+    types = {"size": int, "count": int, "report": dict, "source": str, "index": str, "shards": list}
+    wrong = [name for name, kind in types.items() if not isinstance(manifest.get(name), kind)]
+    if manifest.get("kind") not in KINDS:
+        wrong.append("kind")
+    if wrong or not all(isinstance(size, int) and size >= 0 for size in manifest["shards"]):
+        raise PackError(f"{where} is damaged: {MANIFEST} has no right {wrong or ['shards']}")
+    return manifest
+
+
+def _sliced(stored: Bytes, path: Path) -> Sliced:
+    try:
+        return from_bytes(stored)
+    except ValueError as error:
+        raise PackError(f"pack {str(path)!r}: {error}; run scripts/pack_images.py again") from error
+
+
+def _pixels(stored: Bytes, path: Path) -> npt.NDArray[np.uint8]:
+    height, width, channels = stored[:12].view("<u4").tolist() if len(stored) >= 12 else (0, 0, 0)
+    if channels not in (1, 3) or height * width * channels != len(stored) - 12 or len(stored) == 12:
+        raise PackError(f"pack {str(path)!r} is damaged: {len(stored)} bytes are no picture")
+    return stored[12:].reshape(height, width, channels)

@@ -1,0 +1,286 @@
+"""Writes packs of pictures: parallel, resumable, proved, and switched in when whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datamodules.readers.atomic_write import named_writes
+from datamodules.readers.file_lock import sole_writer
+from datamodules.readers.folders import check_folder
+from datamodules.settings.arguments import check_name
+from datamodules.settings.cpu_count import usable_cores
+
+from .encoders import Form, Options, make_form
+from .image_pack import (
+    FILE,
+    FORMAT,
+    KINDS,
+    MANIFEST,
+    NAMES,
+    PARTIAL,
+    RECORD,
+    RECORDS,
+    VERSION,
+    PackError,
+    PicturePack,
+    index_digest,
+    shard_name,
+)
+from .source_files import Files, list_files, read_file
+
+SHARD_BYTES = 256 << 20
+MOST_SHARDS = 512
+SAMPLE = 64  # pictures whose bytes are compared once more, and whose change is measured
+PLAN = "plan.json"
+
+
+def write_pack(
+    root: str | Path,
+    out: str | Path,
+    *,
+    kind: str = "slice",
+    size: int = 256,
+    quality: int = 95,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PicturePack:
+    """Pack all pictures below a folder.
+
+    Writes ``OUT.partial`` and renames it when everything is written and a sample was compared.
+    Stopped at any time, the next call goes on with the shards that are missing. A pack that holds
+    already is left as it is; one made from other files is replaced when the new one is whole.
+
+    Args:
+        root: Folder of the pictures.
+        out: Folder of the pack; its parent exists.
+        kind: ``"slice"`` keeps the pixels; ``"resized-raw"`` and ``"resized-jpeg"`` make pictures
+            smaller.
+        size: Short side of resized pictures; smaller ones are not enlarged.
+        quality: Of JPEGs that are written anew, 1 to 100.
+        workers: Threads; None: the cores this process may use.
+        progress: Called with the files done and the number of files.
+
+    Raises:
+        ValueError: If there is no picture, an option is impossible, or a file changes meanwhile.
+        FileExistsError: If ``out`` is something else than a pack.
+        RuntimeError: If jpegtran is needed and absent, or another process writes this pack.
+        OSError: If the disk is full; what was written stays for the next call.
+    """
+    check_name(kind, KINDS, "kind of pack")
+    options = Options(
+        kind, 0 if kind == "slice" else size, 0 if kind != "resized-jpeg" else quality
+    )
+    if size < 1 or not 1 <= quality <= 100:
+        raise ValueError(f"size is at least 1 and quality 1 to 100, got {size} and {quality}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    make = make_form(options)
+    files = list_files(check_folder(root, "root"))
+    target = Path(out).expanduser().absolute()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {str(target.parent)!r} of the pack does not exist")
+    if target == files.root or files.root in target.parents:
+        raise ValueError(f"the pack {str(target)!r} would lie in the packed folder; choose another")
+    with sole_writer(target):
+        old = _present(target)
+        made = {"kind": options.kind, "size": options.size, "quality": options.quality}
+        if old is not None and (old.source, old.report.get("options")) == (files.key(), made):
+            return old
+        partial = target.with_name(target.name + PARTIAL)
+        bounds = _prepare(partial, files, {**made, "version": VERSION, "source": files.key()})
+        _write_shards(partial, files, bounds, make, workers or usable_cores(), progress)
+        with named_writes(partial):
+            report = {"options": made, **_finish(partial, files, len(bounds) - 1)}
+            _manifest(partial, files, bounds, options, report)
+        _compare(PicturePack(partial), files, make)
+        _switch_in(partial, target)
+    return PicturePack(target)
+
+
+def _present(target: Path) -> PicturePack | None:
+    """The pack that is there; None where there is none, or one that does not hold."""
+    if not target.exists():
+        return None
+    if not (target / MANIFEST).is_file():
+        raise FileExistsError(f"{str(target)!r} exists and is no pack; choose another --out")
+    with suppress(PackError):
+        return PicturePack(target)
+    return None
+
+
+def _prepare(partial: Path, files: Files, plan: dict[str, Any]) -> list[int]:
+    """Make the folder, or keep the shards of a writer that was stopped at the same work."""
+    n = len(files.names)
+    shards = max(-(-int(files.sizes.sum()) // SHARD_BYTES), min(16, -(-n // 64)))
+    shards = min(shards, MOST_SHARDS, n)
+    plan, plan_file, kept = {**plan, "shards": shards}, partial / PLAN, False
+    with suppress(OSError, ValueError):
+        kept = json.loads(plan_file.read_text(encoding="utf-8")) == plan
+    if not kept:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        _write_whole(plan_file, json.dumps(plan).encode())
+    return [n * shard // shards for shard in range(shards + 1)]
+
+
+def _write_shards(
+    partial: Path,
+    files: Files,
+    bounds: Sequence[int],
+    make: Callable[[bytes, str, bool], Form],
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    total, stop, lock, done = len(files.names), threading.Event(), threading.Lock(), [0]
+
+    def step(count: int) -> None:
+        with lock:
+            done[0] += count
+            if progress is not None:
+                progress(done[0], total)
+
+    pool = ThreadPoolExecutor(workers)  # jpegtran and the decoders let go of the interpreter
+    try:
+        jobs = []
+        for shard, (first, last) in enumerate(pairwise(bounds)):
+            if (partial / f"{shard:05d}.json").is_file():
+                step(last - first)
+                continue
+            span = range(first, last)
+            jobs.append(pool.submit(_write_shard, partial, shard, span, files, make, stop, step))
+        for job in as_completed(jobs):
+            job.result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _write_shard(
+    partial: Path,
+    shard: int,
+    span: range,
+    files: Files,
+    make: Callable[[bytes, str, bool], Form],
+    stop: threading.Event,
+    step: Callable[[int], None],
+) -> None:
+    records, offset = np.zeros(len(span), RECORD), 0
+    kept: list[tuple[str, str]] = []
+    changes: list[float] = []
+    every = max(1, len(files.names) // SAMPLE)
+    half = partial / f"{shard_name(shard)}.half"
+    with named_writes(half, remove=True), half.open("wb") as out:
+        for place, i in enumerate(span):
+            if stop.is_set():
+                return
+            content = read_file(files, i)
+            form = make(content, files.names[i], i % every == 0)
+            out.write(form.content)
+            length = len(form.content)
+            size, time = int(files.sizes[i]), int(files.times[i])
+            records[place] = (shard, form.form, offset, length, size, time)
+            offset += length
+            if form.form == FILE and form.reason:
+                kept.append((form.reason, files.names[i]))
+            if form.change is not None:
+                changes.append(form.change)
+            step(1)
+    half.replace(partial / shard_name(shard))
+    records_file = partial / f"{shard:05d}.npy"
+    with named_writes(records_file, remove=True), records_file.open("wb") as index:
+        np.save(index, records, allow_pickle=False)
+    # the last of the three says that the shard is whole
+    _write_whole(
+        partial / f"{shard:05d}.json", json.dumps({"kept": kept, "changes": changes}).encode()
+    )
+
+
+def _finish(partial: Path, files: Files, shards: int) -> dict[str, Any]:
+    """Join the shards' indexes; returns the report."""
+    indexes = [np.load(partial / f"{s:05d}.npy", allow_pickle=False) for s in range(shards)]
+    records = np.concatenate(indexes)
+    with (partial / RECORDS).open("wb") as index:
+        np.save(index, records, allow_pickle=False)
+    (partial / NAMES).write_bytes("\0".join(files.names).encode("utf-8", "surrogateescape"))
+    reasons: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    changes: list[float] = []
+    for shard in range(shards):
+        said = json.loads((partial / f"{shard:05d}.json").read_text(encoding="utf-8"))
+        changes += said["changes"]
+        for reason, name in said["kept"]:
+            reasons[reason] += 1
+            if reasons[reason] <= 3:
+                examples.setdefault(reason, []).append(name)
+    kept = {reason: {"count": n, "names": examples[reason]} for reason, n in reasons.items()}
+    return {
+        "files": len(records),
+        "kept_whole": kept,
+        "source_bytes": int(files.sizes.sum()),
+        "pack_bytes": int(records["length"].sum()),
+        "mean_pixel_change": float(np.mean(changes)) if changes else 0.0,
+    }
+
+
+def _manifest(
+    partial: Path,
+    files: Files,
+    bounds: Sequence[int],
+    options: Options,
+    report: dict[str, Any],
+) -> None:
+    shards = [(partial / shard_name(s)).stat().st_size for s in range(len(bounds) - 1)]
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": options.kind,
+        "size": options.size,
+        "count": len(files.names),
+        "shards": shards,
+        "index": index_digest(partial),
+        "source": files.key(),
+        "report": report,
+    }
+    _write_whole(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def _compare(pack: PicturePack, files: Files, make: Callable[[bytes, str, bool], Form]) -> None:
+    """Make a sample once more and compare it with what is on the disk."""
+    n = len(files.names)
+    for i in sorted({n * k // SAMPLE for k in range(SAMPLE)}):
+        form, stored = pack.stored(i)
+        again = make(read_file(files, i), files.names[i], False)
+        if form != again.form or stored.tobytes() != again.content:
+            raise RuntimeError(
+                f"what was written for {files.names[i]!r} is not what is read back; the disk or "
+                f"the memory is at fault; remove {str(pack.path)!r} and run the command again"
+            )
+
+
+def _switch_in(partial: Path, target: Path) -> None:
+    old = target.with_name(target.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    partial.rename(target)  # stopped before this, the next call finds every shard written
+    shutil.rmtree(old, ignore_errors=True)
+    for leftover in (target / PLAN, *target.glob("[0-9]*.json"), *target.glob("[0-9]*.npy")):
+        leftover.unlink()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    half = path.with_name(path.name + ".half")
+    with named_writes(half, remove=True):
+        half.write_bytes(content)
+    half.replace(path)

@@ -1,0 +1,125 @@
+"""Tables of what an inspection looked at: the splits, their classes, their first batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from datamodules.batches.nested import tensors_of
+from datamodules.figures.classes import class_counts
+from datamodules.figures.columns import listed_gaps, missing_shares
+
+from .sample_view import class_names, target_name
+from .split_view import Looked
+
+MOST_ROWS = 200
+
+
+class Sheet(NamedTuple):
+    """A table in words.
+
+    Attributes:
+        title: What it is of.
+        header: Names of the columns.
+        rows: Cells, each row as long as the header.
+        left_out: Rows beyond those.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    left_out: int = 0
+
+
+def sheets(dm: Any, seen: Mapping[str, Looked]) -> list[Sheet]:
+    """Every table that applies to some splits."""
+    if not seen:
+        return []
+    made = [_splits(dm, seen), _batches(dm, seen)]
+    counted = class_counts(dm, seen)
+    if counted is not None:
+        made.append(_classes(*counted))
+    if gaps := missing_shares(dm, seen):
+        splits = next(iter(gaps.values()))
+        rows = [list(row) for row in listed_gaps(gaps)]
+        made.append(_cut("Missing cells by column", ["column", *splits], rows))
+    return made
+
+
+def _splits(dm: Any, seen: Mapping[str, Looked]) -> Sheet:
+    counted = class_counts(dm, seen)
+    whole = sum(map(len, seen.values()))
+    header = ["split", "samples", "share"]
+    if counted is not None:
+        header += ["classes", "fewest of a class", "most of a class"]
+    rows = []
+    for split, one in seen.items():
+        known = len(one) or not hasattr(one.dataset, "__iter__")
+        row = [split, f"{len(one):,}" if known else "a stream", f"{len(one) / max(1, whole):.1%}"]
+        if counted is not None:
+            found = counted[1].get(split)
+            row += ["", "", ""]
+            if found is not None:
+                ends = [int(k) for k in (found.argmin(), found.argmax())]
+                row[3] = f"{int((found > 0).sum())} of {len(found)}"
+                row[4:] = [f"{found[k]:,} ({counted[0][k]})" for k in ends]
+                if found.min() == found.max():
+                    row[4:] = [f"{found.min():,}"] * 2
+        rows.append(row)
+    return Sheet("Splits", header, rows)
+
+
+def _classes(names: list[str], counts: Mapping[str, Any]) -> Sheet:
+    header = ["class", "index"]
+    header += [column for split in counts for column in (split, f"share of {split}")]
+    rows = []
+    for index, name in enumerate(names):
+        row = [name, str(index)]
+        for found in counts.values():
+            row += [f"{found[index]:,}", f"{found[index] / max(1, found.sum()):.1%}"]
+        rows.append(row)
+    return _cut("Classes", header, rows)
+
+
+def _batches(dm: Any, seen: Mapping[str, Looked]) -> Sheet:
+    header = ["split", "part", "shape", "dtype", "lowest", "highest", "MB", "first values"]
+    rows = []
+    for split, one in seen.items():
+        for name, part in _named(one):
+            size = part.numel() * part.element_size() / 1e6
+            ends = (
+                [f"{float(v):.4g}" for v in (part.min(), part.max())] if part.numel() else ["", ""]
+            )
+            shape = " x ".join(map(str, part.shape))
+            kind = str(part.dtype).removeprefix("torch.")
+            first = _first(dm, one, part) if name == "target" else ""
+            rows.append([split, name, shape, kind, *ends, f"{size:.2f}", first])
+    return Sheet("First batches", header, rows)
+
+
+def _named(one: Looked) -> Iterator[tuple[str, Tensor]]:
+    fields = getattr(one.inputs, "_fields", None)
+    if fields is None and isinstance(one.inputs, Mapping):
+        fields = tuple(one.inputs)
+    found = list(tensors_of(one.inputs))
+    for place, part in enumerate(found):
+        yield fields[place] if fields and len(fields) == len(found) else "inputs", part
+    for part in tensors_of(one.target):
+        yield "target", part
+
+
+def _first(dm: Any, one: Looked, target: Tensor) -> str:
+    classes, scale = class_names(dm, one), getattr(dm, "target_scale", None)
+    said = []
+    for value in target[:4]:
+        name = target_name(value, classes, scale)
+        index = classes is not None and not value.ndim and not value.is_floating_point()
+        # the name beside the index, where they differ
+        said.append(f"{int(value)} {name}" if index and name != str(int(value)) else name)
+    return ", ".join(said) if target.ndim < 2 else "; ".join(said)
+
+
+def _cut(title: str, header: list[str], rows: list[list[str]]) -> Sheet:
+    return Sheet(title, header, rows[:MOST_ROWS], max(0, len(rows) - MOST_ROWS))

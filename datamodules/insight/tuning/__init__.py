@@ -1,0 +1,4 @@
+"""`tune`: batch size and workers found by measuring.
+
+Imports what `insight` may.
+"""

@@ -1,0 +1,4 @@
+"""Files and folders: delimited text, Parquet, encodings, path lists, caches, locks.
+
+Imports `settings`.
+"""

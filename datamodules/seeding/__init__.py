@@ -1,0 +1,4 @@
+"""Random numbers: a seed for each sample, and random states that are saved and restored.
+
+Imports `settings`.
+"""

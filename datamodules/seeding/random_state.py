@@ -1,0 +1,93 @@
+"""The random state of a process or worker thread: seeded for a sample, saved, restored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from .thread_rng import active_stream
+
+OWN = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+PASSED_OVER = (torch.Tensor, np.ndarray, str, bytes, int, float, type)
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch's CPU, NumPy's and Python's generators for one sample.
+
+    ``torch.manual_seed`` also queues work for every device (110 us against 1.2 us). In a worker
+    thread its own stream is seeded, and nothing else.
+    """
+    stream = active_stream()
+    if stream is not None:
+        stream.generator.manual_seed(seed)
+        return
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - users' transforms draw from it
+    random.seed(seed)
+
+
+def own_generators(thing: Any, depth: int = 6) -> list[Any]:
+    """Random generators that an object, such as a transform, keeps for itself.
+
+    They are copied into each worker, so that without being seeded for the sample workers and
+    epochs would repeat each other's draws.
+    """
+    if isinstance(thing, OWN):
+        return [thing]
+    if not depth or isinstance(thing, PASSED_OVER) or thing is None:
+        return []
+    if isinstance(thing, list | tuple | dict):
+        parts = list(thing.values() if isinstance(thing, dict) else thing)
+        parts = parts if len(parts) <= 100 else []  # data, not steps
+    else:
+        parts = list(getattr(thing, "__dict__", {}).values())
+    found: list[Any] = []
+    for part in parts:
+        found += [g for g in own_generators(part, depth - 1) if not any(g is f for f in found)]
+    return found
+
+
+def seed_own(generators: Iterable[Any], seed: int) -> None:
+    """Seed generators of :func:`own_generators` for one sample."""
+    for generator in generators:
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        elif isinstance(generator, np.random.Generator):
+            bits: Any = generator.bit_generator
+            bits.state = type(bits)(seed).state
+        else:
+            generator.seed(seed)
+
+
+def random_state() -> tuple[Any, ...]:
+    """State of the three generators that :func:`seed_all` seeds; in a thread, of its stream."""
+    stream = active_stream()
+    if stream is not None:
+        return (stream.generator.get_state(),)
+    return torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Put a state of :func:`random_state` back."""
+    stream = active_stream()
+    if stream is not None:
+        stream.generator.set_state(state[0])
+        return
+    torch.default_generator.set_state(state[0])
+    np.random.set_state(state[1])  # noqa: NPY002
+    random.setstate(state[2])
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Put the three random states back, so that dropout draws as if no sample had been made."""
+    before = random_state()
+    try:
+        yield
+    finally:
+        set_random_state(before)

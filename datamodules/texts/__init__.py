@@ -1,0 +1,4 @@
+"""Text files, tokenizers, and datasets of token ids.
+
+Imports `settings`, `seeding`, `readers`, `batches` and `splits`.
+"""

@@ -1,0 +1,211 @@
+"""Reads texts and labels: CSV, TSV, JSON lines, Parquet, or one file for each text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from datamodules.readers.path_list import PathList
+from datamodules.splits.split import fingerprint
+
+from .dataset import FlatRows
+from .files import BadText, Cells, Column, Places, read_cells
+
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+
+
+class TextTable(NamedTuple):
+    """N texts in the order of their source, as buffers that workers share.
+
+    Attributes:
+        texts: N rows of UTF-8 bytes.
+        pairs: N second texts, or None.
+        names: Label names found, sorted; whole numbers by value.
+        labels: (N,) int64 indices into ``names``; None where labels were not asked for.
+        source: The path.
+        lines: (N,) int64, the line of each row (its number from 0 in Parquet), or N paths.
+        extra: N cells of each other column that was asked for, None where a cell is missing.
+    """
+
+    texts: FlatRows
+    pairs: FlatRows | None
+    names: list[str]
+    labels: npt.NDArray[np.int64] | None
+    source: str
+    lines: npt.NDArray[np.int64] | PathList
+    extra: Mapping[str, npt.NDArray[np.object_]] = MappingProxyType({})
+
+    @property
+    def keys(self) -> list[str] | list[int]:
+        """The files, or the row numbers from 0."""
+        return list(self.lines) if isinstance(self.lines, PathList) else [*range(len(self.texts))]
+
+    def places(self) -> Places:
+        """Names rows for a person, without the texts."""
+        return Places(self.source, self.lines)
+
+    def digest(self) -> str:
+        """Tells whether a text or a label changed."""
+        buffers = [self.texts] if self.pairs is None else [self.texts, self.pairs]
+        parts = (part for rows in buffers for part in (rows.values.tobytes(), rows.offsets))
+        return fingerprint(
+            *parts, json.dumps(self.names), [] if self.labels is None else self.labels
+        )
+
+
+def read_texts(
+    path: str | Path,
+    *,
+    text: Column = "text",
+    label: Column | None = "label",
+    text_pair: Column | None = None,
+    separator: str | None = None,
+    quote: str | None = None,
+    encoding: str | None = None,
+    header: bool | None = None,
+    label_pattern: str | None = None,
+    extra: Sequence[str] = (),
+    bad: dict[str, BadText] | None = None,
+) -> TextTable:
+    """Read a file of texts or a folder of text files; every row is kept.
+
+    A missing cell is an empty text; words such as "nan" or "NA" are words. What the format is
+    follows from the content (Parquet, gzip) and the ending (JSON); anything else is delimited.
+
+    Args:
+        path: A file, or a folder with one folder of files for each class.
+        text: Column by name, or by number from 0.
+        label: The same; None reads no labels.
+        text_pair: The same, for a second text.
+        separator: None: found among comma, tab, semicolon and bar. A blank reads ``label text``
+            lines: the last of the columns takes the rest of the line.
+        quote: See :func:`~datamodules.readers.delimited.split_rows`.
+        encoding: None: UTF-8, or UTF-16 or UTF-32 with a byte order mark.
+        header: Whether the first row names the columns; None: it does where columns are asked for
+            by name.
+        label_pattern: Regular expression; its first group, else all that it matches at the start
+            of the label, is the label.
+        extra: Other columns to keep as they are written.
+        bad: Takes the files of a folder that cannot be read, by path; None: they are an error.
+
+    Returns:
+        :class:`TextTable`.
+
+    Raises:
+        FileNotFoundError: If there is no such path.
+        ValueError: If the content is not as described; names the file, the column and the line.
+    """
+    wanted: dict[str, Column | None] = {"text": text, "text_pair": text_pair, "label": label}
+    wanted |= {f"split_options {name}": name for name in extra}
+    cells = read_cells(
+        Path(path).expanduser(),
+        {role: column for role, column in wanted.items() if column is not None},
+        separator=separator,
+        quote=quote,
+        encoding=encoding,
+        header=header,
+        bad=bad,
+    )
+    if not len(cells.lines):
+        raise ValueError(f"{cells.source!r} holds no rows; pass a file with texts")
+    texts = _texts(cells, "text")
+    pairs = _texts(cells, "text_pair") if text_pair is not None else None
+    names, labels = _labels(cells, label_pattern) if label is not None else ([], None)
+    kept = {}
+    for name in extra:
+        kept[name] = np.empty(len(cells.lines), object)
+        kept[name][:] = cells.by_role[f"split_options {name}"]
+    return TextTable(texts, pairs, names, labels, cells.source, cells.lines, kept)
+
+
+def _texts(cells: Cells, role: str) -> FlatRows:
+    column, values = cells.columns[role], cells.by_role[role]
+    for i, value in enumerate(values):
+        if value is not None and not isinstance(value, str):
+            raise ValueError(
+                f"column {column!r} must hold texts, {cells.place(i)} holds {value!r} "
+                f"({type(value).__name__}); name another column or write it as text"
+            )
+    texts = [value or "" for value in values]
+    filled = [value for value in texts if value]
+    # a file to predict may well hold a single "42"
+    trains = not cells.typed and "label" in cells.by_role
+    if trains and filled and all(map(NUMBER.fullmatch, filled)):
+        raise ValueError(
+            f"{cells.source!r}: column {column!r} holds numbers such as {filled[0]!r} and no "
+            f"texts; pass {role}= the column of the texts, or read the file as a table"
+        )
+    try:
+        return FlatRows.from_texts(texts)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{cells.place(texts.index(error.object))}: half of a surrogate pair is no character; "
+            "mend the text"
+        ) from None
+
+
+def _labels(cells: Cells, pattern: str | None) -> tuple[list[str], npt.NDArray[np.int64]]:
+    column, values = cells.columns["label"], cells.by_role["label"]
+    missing = [i for i, v in enumerate(values) if v is None or v == "" or v != v]
+    if missing:
+        more = ", ..." if len(missing) > 3 else ""
+        raise ValueError(
+            f"column {column!r} has no label in {len(missing)} of {len(values)} rows: "
+            f"{'; '.join(map(cells.place, missing[:3]))}{more}; fill or delete them"
+        )
+    by_value: dict[Any, str] = {}
+    names = []
+    for i, value in enumerate(values):
+        key = (type(value), value if isinstance(value, str | int | float) else repr(value))
+        if key not in by_value:
+            by_value[key] = _label_name(value, pattern, cells.place(i))
+        names.append(by_value[key])
+    found = set(by_value.values())
+    if all(map(NUMBER.fullmatch, found)):
+        odd = sorted(n for n in found if not float(n.replace(",", ".")).is_integer())
+        if odd:
+            raise ValueError(
+                f"{cells.source!r}: column {column!r} holds numbers such as {odd[0]}; classes are "
+                "names or whole numbers: name another column, or make classes of them"
+            )
+    ordered = sort_names(found)
+    index = {name: k for k, name in enumerate(ordered)}
+    return ordered, np.fromiter((index[name] for name in names), np.int64, len(names))
+
+
+def _label_name(value: Any, pattern: str | None, where: str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1.0 is how a table with gaps writes 1
+    if not isinstance(value, str | int | float):
+        raise ValueError(
+            f"{where}: the label is {value!r} ({type(value).__name__}); one name or whole number "
+            "is needed"
+        )
+    name = str(value)
+    if pattern is None:
+        return name
+    match = re.match(pattern, name)
+    if match is None:
+        raise ValueError(
+            f"{where}: the label {name!r} does not match label_pattern={pattern!r}; mend either"
+        )
+    return str(match[1 if match.re.groups else 0])
+
+
+def sort_names(names: Iterable[str]) -> list[str]:
+    """Whole numbers by value, anything else as text.
+
+    Example:
+        >>> sort_names({"10", "9"}), sort_names({"10", "9", "spam"})
+        (['9', '10'], ['10', '9', 'spam'])
+    """
+    found = set(names)
+    numbers = all(re.fullmatch(r"-?\d+", name, re.ASCII) for name in found)
+    return sorted(found, key=(lambda name: (int(name), name)) if numbers else None)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from datamodules import samples
+from datamodules.batches.batch import Batch
+from datamodules.batches.mixup import Mix, MixedBatch, mixed
+from datamodules.batches.normalize import Finish
+
+
+def batch(dtype=torch.float32):
+    pixels = torch.arange(4)[:, None, None, None].expand(4, 3, 8, 8)
+    return Batch((pixels * 50).to(dtype), torch.arange(4))
+
+
+@pytest.mark.parametrize("alphas", [{"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1}])
+@pytest.mark.parametrize("seed", range(8))
+def test_targets_say_what_the_pictures_hold(alphas, seed):
+    plain = batch()
+    result = mixed(Mix(4, **alphas).drawn(plain, seed))
+    assert isinstance(result, Batch)
+    assert torch.allclose(result.target.sum(1), torch.ones(4))
+    expected = result.target @ torch.arange(4.0) * 50
+    assert torch.allclose(result.inputs.mean((1, 2, 3)), expected, atol=1e-3)
+    assert torch.equal(plain.inputs, batch().inputs), "the batch itself is not written"
+
+
+def test_the_same_seed_mixes_alike_and_another_otherwise():
+    mix = Mix(4, mixup=0.4)
+    first, again, other = (mixed(mix.drawn(batch(), seed)).target for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_crossing_as_uint8_ends_equal():
+    finish, mix = Finish([0.5] * 3, [0.5] * 3), Mix(4, mixup=0.4)
+    drawn = mix.drawn(batch(torch.uint8), 3)
+    assert drawn.inputs.dtype == torch.uint8
+    crossed = mixed(finish(MixedBatch(*drawn)))
+    host = mixed(mix.drawn(Batch(finish(batch(torch.uint8).inputs), torch.arange(4)), 3))
+    assert torch.equal(crossed.inputs, host.inputs)
+    with pytest.raises(TypeError, match="finished float"):
+        mixed(drawn)
+
+
+def test_negative_alpha_is_refused():
+    with pytest.raises(ValueError, match="mixup must be a finite number"):
+        Mix(4, mixup=-1)
+    with pytest.raises(ValueError, match="got nan"):
+        Mix(4, mixup=float("nan"))
+
+
+def test_a_source_mixes_train_alone_and_repeats_with_the_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path))
+    dm = samples.digits(mixup=0.2, cutmix=1.0, num_workers=0)
+    first, again = (next(iter(dm.train_dataloader())) for _ in range(2))
+    assert first.target.shape == (64, 10)
+    assert first.target.dtype == first.inputs.dtype == torch.float32
+    assert torch.equal(first.inputs, again.inputs)
+    assert dm.preview("val").target.dtype == torch.int64
+    with pytest.raises(ValueError, match="cutmix must be a finite number"):
+        samples.digits(cutmix=-1)

@@ -1,0 +1,223 @@
+"""The short ways under a datamodule: any workers, each split's own end, packs."""
+
+from __future__ import annotations
+
+import pickle
+
+import lightning as L
+import pytest
+import torch
+from contract import same
+from picture_files import class_folders, quiet_trainer
+from PIL import Image
+from torch import nn
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+
+from datamodules import ImageFolderDataModule
+from datamodules.batches.collate import collate
+from datamodules.images.dataset import PictureDataset
+from datamodules.images.packs.writer import write_pack
+from datamodules.loading.fetch import KeyedDataset
+from tests.images.test_crop_head import MEAN, STD, photo
+from tests.images.test_jpeg_slices import needs_jpegtran
+
+# a crop alone changes no pixel, so that the plain way gives the same bits
+TRAIN = v1.Compose(
+    [
+        *(v1.RandomCrop(6), v1.RandomHorizontalFlip(), v1.ColorJitter(0.3)),
+        *(v1.ToTensor(), v1.Normalize(MEAN, STD)),
+    ]
+)
+EVAL = v2.Compose(
+    [v2.CenterCrop(6), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(STD, MEAN)]
+)
+
+
+def folder(tmp_path, **options):
+    root = tmp_path / "pictures"
+    if not root.exists():
+        class_folders(root, {"ash": 15, "birch": 12})
+    transforms = {"train_transform": TRAIN, "eval_transform": EVAL}
+    options = {"batch_size": 5, "seed": 3, "image_size": 6, "num_workers": 0, **options}
+    return ImageFolderDataModule(root, predict_path=str(root / "ash"), **{**transforms, **options})
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {},
+        {"num_workers": 2, "worker_type": "process"},
+        {"num_workers": 2, "worker_type": "thread"},
+    ],
+    ids=str,
+)
+def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
+    for split in ("train", "val", "predict"):
+        found = []
+        for options in ({"crop_first": False}, workers):
+            loader = getattr(folder(tmp_path, **options), f"{split}_dataloader")()
+            loader.sampler.set_epoch(1)
+            before = torch.get_rng_state()
+            found.append(list(loader))
+            assert torch.equal(torch.get_rng_state(), before)
+        assert same(found[0], found[1])
+
+
+def test_resized_crops_are_one_batch_whoever_makes_them(tmp_path):
+    steps = v2.Compose([v2.RandomResizedCrop(6), v2.RandomHorizontalFlip()])
+    found = []
+    for kind, count in (("process", 0), ("process", 2), ("thread", 2)):
+        options = {"train_transform": steps, "worker_type": kind, "num_workers": count}
+        found.append(list(folder(tmp_path, **options).train_dataloader()))
+    assert same(found[0], found[1])
+    assert same(found[0], found[2])
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monkeypatch, crossing):
+    class Recorder(L.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+        def note(self, stage, inputs):
+            self.seen.append((stage, inputs.clone()))
+
+        def training_step(self, batch, index):
+            self.note("train", batch.inputs)
+            return self.layer(batch.inputs.mean()[None, None]).mean()
+
+        def validation_step(self, batch, index):
+            self.note("val", batch.inputs)
+
+        def test_step(self, batch, index):
+            self.note("test", batch.inputs)
+
+        def predict_step(self, batch, index):
+            self.note("predict", batch)
+            return batch.sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    found = []
+    for options in ({"crop_first": False}, {}):
+        dm, model = folder(tmp_path, **options), Recorder()
+        if crossing and not options:
+            monkeypatch.setattr(dm, "_crosses", lambda trainer: True)
+        trainer = quiet_trainer(tmp_path, num_sanity_val_steps=1, max_epochs=2)
+        trainer.fit(model, dm)
+        trainer.test(model, dm, verbose=False)
+        trainer.predict(model, dm)
+        found.append(model.seen)
+    assert [stage for stage, _ in found[0]] == [stage for stage, _ in found[1]]
+    assert {stage for stage, _ in found[0]} == {"train", "val", "test", "predict"}
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(*found, strict=True))
+
+
+def test_a_sample_of_the_dataset_is_finished_as_the_transform_says(tmp_path):
+    fast, plain = folder(tmp_path), folder(tmp_path, crop_first=False)
+    assert torch.equal(fast.val_dataset[0][0], plain.val_dataset[0][0])
+    assert fast.val_dataset.unfinished(0)[0].dtype == torch.uint8
+    assert plain.val_dataset.unfinished(0)[0].dtype == torch.float32
+
+
+def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
+    presets = {"train_transform": None, "eval_transform": None, "image_size": 65}
+    for split in ("train", "val"):
+        first = [
+            getattr(folder(tmp_path, crop_first=on, **presets), f"{split}_dataset")._fast
+            for on in (True, False)
+        ]
+        assert first[0].crop_first.rest == []
+        assert first[1] is None
+    with pytest.raises(ValueError, match="crop_first must be True or False, got 'no'"):
+        folder(tmp_path, crop_first="no")
+
+
+@pytest.mark.parametrize("kind", ["slice", "resized-raw", "resized-jpeg"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@needs_jpegtran
+def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
+    root = tmp_path / "pictures"
+    for k in range(8):
+        path = root / "ab"[k % 2] / f"{k}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture = photo(150, 110, k)
+        (picture.convert("L") if k == 3 else picture).save(path, quality=90)
+    photo(70, 90, 9).save(root / "a" / "9.png")
+    write_pack(root, tmp_path / "x.pack", kind=kind, size=80)
+    crops = {
+        "bytes": [v2.RandomCrop(50), v2.RandomHorizontalFlip()],
+        "resized": [v2.ToImage(), v2.RandomResizedCrop(53), v2.RandomHorizontalFlip()],
+    }
+    for steps in crops.values():
+        found = []
+        for crop_first in (True, False):
+            dm = ImageFolderDataModule(
+                root,
+                pack=tmp_path / "x.pack",
+                crop_first=crop_first,
+                train_transform=v2.Compose(steps),
+                mode=mode,
+                batch_size=3,
+                num_workers=0,
+                val_split=0,
+                test_split=0,
+                seed=1,
+            )
+            found.append(list(dm.train_dataloader()))
+        assert same(found[0], found[1])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    [v1.Compose, v2.Compose, lambda steps: v1.Compose(tuple(steps)), lambda s: nn.Sequential(*s)],
+)
+def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_is_not(
+    kind, nested
+):
+    inner = kind([v2.RandomResizedCrop(24), v2.RandomHorizontalFlip(0.0)])
+    picture = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = PictureDataset([picture], None, v2.Compose([inner]) if nested else inner, fast=True)
+    assert data._fast is not None
+    torch.manual_seed(0)
+    before = data[0]
+    pickle.loads(pickle.dumps(data))[0]  # its steps are still its own
+    steps = inner if isinstance(inner, nn.Sequential) else inner.transforms
+    steps[1].p = 1.0
+    torch.manual_seed(0)
+    assert torch.equal(data[0], before.flip(-1))
+    if isinstance(steps, tuple):
+        inner.transforms = (*steps, v2.RandomVerticalFlip(1.0))
+    else:
+        steps.append(v2.RandomVerticalFlip(1.0))
+    with pytest.raises(RuntimeError, match="assign it anew"):
+        data[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        (0, "max_size", 41),
+        (0, "interpolation", v2.InterpolationMode.NEAREST),
+        (1, "padding", 2),
+        (2, "scale", False),
+        (3, "mean", [0.0] * 3),
+        (3, "std", [2.0] * 3),
+    ],
+)
+def test_settings_that_are_read_once_may_not_change_in_place(place, name, value):
+    steps = [v2.Resize(24), v1.RandomCrop(20), v2.ToDtype(torch.float32, scale=True)]
+    chain = v2.Compose([v2.ToImage(), *steps, v2.Normalize(MEAN, STD)])
+    picture = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = PictureDataset([picture], None, chain, fast=True)
+    keyed = KeyedDataset(data, collate_fn=collate)
+    keyed.__getitems__([0])
+    setattr(chain.transforms[place + 1], name, value)
+    with pytest.raises(RuntimeError, match="assign it anew"):
+        data[0]
+    with pytest.raises(RuntimeError, match="assign it anew"):
+        keyed.__getitems__([0])

@@ -1,0 +1,110 @@
+"""What a source holds of a sample, before any transform."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import Dataset, Subset
+
+from datamodules.adapters.dataset import Parts, WrappedDataset
+from datamodules.insight.sample_view import class_names, original
+
+LEVELS = torch.arange(5 * 2 * 3 * 3, dtype=torch.uint8).reshape(5, 2, 3, 3)  # (N, H, W, C)
+
+
+class Pictures(Dataset):
+    """Pairs of a picture and a label; a transform as torchvision's datasets have it."""
+
+    def __init__(self, transform=None, **attributes):
+        self.transform = transform
+        vars(self).update(attributes)
+
+    def __len__(self):
+        return len(LEVELS)
+
+    def __getitem__(self, index):
+        picture = Image.fromarray(LEVELS[index].numpy())
+        apply = getattr(self, "transforms", None)
+        if apply is not None:
+            return apply(picture, index)
+        return (picture if self.transform is None else self.transform(picture)), index
+
+
+class Needing(Pictures):
+    def __getitem__(self, index):
+        return self.transform(LEVELS[index]), index
+
+
+class Bare(Dataset):
+    def __len__(self):
+        return len(LEVELS)
+
+    def __getitem__(self, index):
+        return {"image": LEVELS[index].numpy(), "label": index}
+
+
+def black(picture):
+    return torch.zeros(3, 2, 3)
+
+
+ROWS = np.array([4, 1])
+HOLDERS = {
+    "a transform": Pictures(black),
+    "none": Pictures(),
+    "both of torchvision's": Pictures(black, transforms=lambda picture, label: (0, label)),
+    "rows of it": Subset(Pictures(black), [2, 0]),
+    "wrapped": WrappedDataset(Pictures(black), ROWS, Parts()),
+    "wrapped with a transform": WrappedDataset(
+        Bare(), ROWS, Parts(input_key="image", transform=black)
+    ),
+    "rows of what is wrapped": Subset(
+        WrappedDataset(Bare(), ROWS, Parts(input_key="image", transform=black)), [1]
+    ),
+}
+FIRST = {
+    "rows of it": 2,
+    "wrapped": 4,
+    "wrapped with a transform": 4,
+    "rows of what is wrapped": 1,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_picture_is_shown_as_it_was_before_any_transform(holder):
+    found = original(HOLDERS[holder], 0)
+    assert torch.equal(found, LEVELS[FIRST.get(holder, 0)].permute(2, 0, 1))
+
+
+def test_looking_leaves_the_dataset_its_transform():
+    dataset = Pictures(black)
+    original(dataset, 0)
+    assert dataset.transform is black
+    assert torch.equal(dataset[0][0], torch.zeros(3, 2, 3))
+
+
+@pytest.mark.parametrize("dataset", [Needing(black), Bare()])
+def test_no_picture_is_shown_where_none_can_be_had(dataset):
+    assert original(dataset, 0) is None
+
+
+class Unread:
+    @property
+    def classes(self):
+        raise RuntimeError("the source was not read")
+
+
+class Known:
+    task, classes = "multiclass", ("ash", 7)
+
+
+class Numbers:
+    task, classes = "regression", ("ash", "oak")
+
+
+@pytest.mark.parametrize(
+    ("dm", "expected"), [(Known(), ["ash", "7"]), (Unread(), None), (Numbers(), None)]
+)
+def test_class_names_are_texts_or_none(dm, expected):
+    assert class_names(dm) == expected

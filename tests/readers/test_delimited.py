@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from datamodules.readers.delimited import SEPARATORS, Rows, split_rows
+
+
+def split(content, *, separators=SEPARATORS, width=2, **options):
+    return split_rows(content, fits=lambda row: len(row) == width, separators=separators, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ("a,b\n1,2\n", [["a", "b"], ["1", "2"]]),
+        ("a,b\n1,2", [["a", "b"], ["1", "2"]]),
+        ("a,b\r\n1,2\r\n", [["a", "b"], ["1", "2"]]),
+        ("a,b\r1,2\r", [["a", "b"], ["1", "2"]]),
+        ("a,b\r\n1,2\n3,4", [["a", "b"], ["1", "2"], ["3", "4"]]),
+        ("a\tb\n1\t2\n", [["a", "b"], ["1", "2"]]),
+        ("a;b\n1,5;2\n", [["a", "b"], ["1,5", "2"]]),
+        ("a|b\n1|2\n", [["a", "b"], ["1", "2"]]),
+        ('a,b\n"x, ""y""",2\n', [["a", "b"], ['x, "y"', "2"]]),
+        ('a,b\n"x\n\ny",2\n', [["a", "b"], ["x\n\ny", "2"]]),
+        ('a,b\n5" pipe,0\nsay "hi" now,1\n', [["a", "b"], ['5" pipe', "0"], ['say "hi" now', "1"]]),
+        ("a,b\n\n1,2\n\n", [["a", "b"], ["1", "2"]]),
+        ("a,b\n,\n", [["a", "b"], ["", ""]]),
+        ("a,b\n\u2028\x0b,\x00\n", [["a", "b"], ["\u2028\x0b", "\x00"]]),
+    ],
+)
+def test_rows_are_as_written(content, cells):
+    assert split(content).cells == cells
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        # quotes that do not pair are characters, and every line stays a row
+        ('ham\t"hello\nham\tbye"\n', [["ham", '"hello'], ["ham", 'bye"']]),
+        ('ham\t"a" b\nspam\tc\n', [["ham", '"a" b'], ["spam", "c"]]),
+        ('ham\t"open\nspam\tc\n', [["ham", '"open'], ["spam", "c"]]),
+        # well formed throughout: a writer that quotes
+        ('ham\t"he said ""hi"""\nspam\tc\n', [["ham", 'he said "hi"'], ["spam", "c"]]),
+        # a tab or a line break inside quotes
+        ('ham\t"a\tb"\nspam\tc\n', [["ham", "a\tb"], ["spam", "c"]]),
+        ('ham\t"a\nb"\nspam\tc\n', [["ham", "a\nb"], ["spam", "c"]]),
+        ("ham\ta\rb\nspam\tc\n", [["ham", "a\rb"], ["spam", "c"]]),
+    ],
+)
+def test_in_a_file_with_tabs_quotes_count_only_where_all_are_well_formed(content, cells):
+    assert split(content).cells == cells
+
+
+def test_lines_are_those_on_which_rows_begin():
+    rows = split('a,b\n"x\ny",1\n\n"z",2\n')
+    assert rows.lines == [1, 2, 5]
+
+
+def test_a_blank_separates_the_label_from_the_rest():
+    rows = split("NUM:dist How far is it ?\nHUM Who , me ?\n", separators=[" "])
+    assert rows.cells == [["NUM:dist", "How far is it ?"], ["HUM", "Who , me ?"]]
+
+
+def test_blank_lines_of_a_single_column_are_empty_texts():
+    assert split("one\n\ntwo, or three\n", width=1).cells == [["one"], [""], ["two, or three"]]
+    assert split('one\n"two, three"\n', width=1).cells == [["one"], ["two, three"]]
+
+
+def test_quotes_can_be_given_or_switched_off():
+    assert split("a,b\n'x,y',2\n", quote="'").cells[1] == ["x,y", "2"]
+    assert split('a,b\n"x,2\n', quote="").cells[1] == ['"x', "2"]
+
+
+def test_where_no_first_row_fits_the_longest_comes_back():
+    assert split("a;b;c\n1;2;3\n") == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('a,b\n"never closed,0\nnext,1\n', r"line 2: a quote opens and never closes; double"),
+        ('a,b\n1,2\n"x" y,0\n', r"line 3: text follows a closing quote; double the quotes"),
+        ("a,b\n1,2\n1,2,3\n4\n", r"2 fields as line 1 has, line 3 has 3, line 4 has 1; quote"),
+        ("a,b\n" + "1\n" * 9, r"line 4 has 1 and 6 more rows differ"),
+        ('a\tb\n1\t2\n1\t2\t3\n"\n', r"line 3 has 3|a quote opens"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(content, message):
+    with pytest.raises(ValueError, match=message):
+        split(content)
+
+
+def test_long_fields_pass_and_the_limit_of_csv_is_left_alone():
+    before = csv.field_size_limit()
+    rows = split(f'a,b\n"{"x" * 300_000}",1\n')
+    assert isinstance(rows, Rows)
+    assert len(rows.cells[1][0]) == 300_000
+    assert csv.field_size_limit() == before
