@@ -1,4 +1,4 @@
-"""CIFAR-10 and its like: small pictures that fit into memory."""
+"""CIFAR-10 and its like: small images that fit into memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from torchvision import datasets
 
 from .batches.mixup import Mix
-from .batches.normalize import Finish
+from .batches.normalize import Normalizer
 from .core.datamodule import Split
-from .core.image_datamodule import PictureDataModule
-from .images.dataset import PictureDataset, PixelDataset
+from .core.image_datamodule import ImageDataModule
+from .images.dataset import ImageDataset, PixelDataset
 from .images.transforms import eval_preset
 from .readers.file_lock import in_turn
 from .settings.arguments import given_again
 from .splits.split import fingerprint
 
 
-class CIFAR10DataModule(PictureDataModule):
+class CIFAR10DataModule(ImageDataModule):
     """CIFAR-10 (Krizhevsky 2009) by torchvision, a stratified validation part cut out of train.
 
     A batch is one gather, with crop and flip on the whole batch and no workers::
@@ -37,12 +37,12 @@ class CIFAR10DataModule(PictureDataModule):
         root: Folder for the files.
         dataset_class: Called as ``dataset_class(root, train=..., download=...)``; None: the
             class's own.
-        padding: Zeros around a train picture before the random crop; 0 for no crop.
-        flip: Whether train pictures are flipped at random.
-        train_transform: A transform of your own on a PIL picture, in place of crop and flip;
-            pictures are then made one by one.
+        padding: Zeros around a train image before the random crop; 0 for no crop.
+        flip: Whether train images are flipped at random.
+        train_transform: A transform of your own on a PIL image, in place of crop and flip;
+            images are then made one by one.
         eval_transform: The same for val, test and predict.
-        predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        predict_path: A folder, or a list of paths or of images, to be predicted.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
         cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
         **options: See :class:`~datamodules.core.datamodule.DataModule`.
@@ -76,7 +76,7 @@ class CIFAR10DataModule(PictureDataModule):
         self._dataset_class = dataset_class
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._predict_path = predict_path
-        self.finish: Finish = Finish(self.mean, self.std)
+        self.normalizer: Normalizer = Normalizer(self.mean, self.std)
         self._pixels: dict[str, torch.Tensor] = {}
         self._targets: dict[str, torch.Tensor] = {}
         self._rows: dict[str, np.ndarray[Any, Any]] = {}
@@ -95,7 +95,7 @@ class CIFAR10DataModule(PictureDataModule):
                 self._open(train=train, download=True)
 
     def read(self) -> None:
-        """Load the pictures and cut val out of train; downloads nothing."""
+        """Load the images and cut val out of train; downloads nothing."""
         if self.hparams["test_split"]:
             raise ValueError("test_split was given, but the set has a test part of its own")
         train, test = self._open(train=True), self._open(train=False)
@@ -104,7 +104,7 @@ class CIFAR10DataModule(PictureDataModule):
         channels = pixels["train"].shape[1]
         if channels != len(self.mean):
             raise ValueError(
-                f"the pictures have {channels} channels, the mean and std of {type(self).__name__} "
+                f"the images have {channels} channels, the mean and std of {type(self).__name__} "
                 f"{len(self.mean)}; write a subclass with its own, as FashionMNISTDataModule is"
             )
         self._names = [str(name) for name in train.classes]
@@ -128,19 +128,19 @@ class CIFAR10DataModule(PictureDataModule):
         }
 
     def dataset(self, split: Split) -> Any:
-        """Pictures of one split."""
+        """Images of one split."""
         train = split == "train"
         own = self.train_transform if train else self.eval_transform
         mode: Any = "RGB" if len(self.mean) == 3 else "L"
         if split == "predict":
             preset = eval_preset(self.input_sizes["input_shape"][-1])
-            return PictureDataset(self._predict_sources, None, own or preset, mode=mode)
+            return ImageDataset(self._predict_sources, None, own or preset, mode=mode)
         pixels, targets = self._pixels[split], self._targets[split]
         if not len(targets):
             return None
         keys, part = self._rows[split], "test" if split == "test" else "train"
         if own is not None:
-            return PictureDataset(pixels, targets, own, mode=mode, keys=keys, part=part)
+            return ImageDataset(pixels, targets, own, mode=mode, keys=keys, part=part)
         return PixelDataset(
             pixels,
             targets,

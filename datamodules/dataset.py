@@ -16,7 +16,7 @@ from .adapters.dataset_facts import fit_classes, fit_inputs
 from .adapters.find_labels import as_array, column_of, find_classes, find_labels
 from .batches.bad_samples import ReadError, check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
-from .batches.normalize import Finish
+from .batches.normalize import Normalizer
 from .core.datamodule import DataModule, Split
 from .images.decode.decode import decode_image
 from .images.ram_cache import RamCache, check_cache
@@ -48,7 +48,7 @@ class DatasetDataModule(DataModule):
         target  (N,) int64, (N, K) float32, or (N,) or (N, T) float32 with task="regression"
 
     Labels are read where the dataset keeps them (``targets``, ``samples``, a column, the second
-    of a pair), through ``Subset`` and ``ConcatDataset``; no sample is opened for them. Pictures
+    of a pair), through ``Subset`` and ``ConcatDataset``; no sample is opened for them. Images
     (PIL) become float32, normalised; tensors stay as they are.
 
     Args:
@@ -70,7 +70,7 @@ class DatasetDataModule(DataModule):
             objects that change during a run are not loaded again.
         cache_bytes: The most that it takes; None: half of the free memory.
         collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
-        mean: One value a channel for pictures; None: ImageNet's.
+        mean: One value a channel for images; None: ImageNet's.
         std: As ``mean``.
         on_error: ``"raise"`` for a sample that the dataset or ``load`` cannot give, or ``"skip"``:
             as in :class:`~datamodules.image_folder.ImageFolderDataModule`. An error of a transform
@@ -126,7 +126,7 @@ class DatasetDataModule(DataModule):
         self._given = {name: data for name, data in given.items() if data is not None}
         self._to_predict = predict
         self._labels, self._classes = labels, given_classes(classes, None)
-        self._load: Any = picture if load == "image" else load
+        self._load: Any = image if load == "image" else load
         self._collate = COLLATES.get(collate, collate) if isinstance(collate, str) else collate
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._rows: dict[str, Indices] = {}
@@ -189,7 +189,7 @@ class DatasetDataModule(DataModule):
         kept = self._classes or find_classes(train, self.hparams["target_key"])
         if self.task != "regression" and (found is not None or kept is not None):
             fitted |= fit_classes(
-                found, kept, self._rows.get("train"), several=self.task == "multilabel"
+                found, kept, self._rows.get("train"), multilabel=self.task == "multilabel"
             )
         if not isinstance(train, IterableDataset) and len(self._rows["train"]):
             fitted |= fit_inputs(
@@ -259,7 +259,7 @@ class DatasetDataModule(DataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what was fitted; see the base."""
         super().load_state_dict(state_dict)
-        self._set_finish()
+        self._set_normalizer()
 
     @property
     def predict_keys(self) -> list[int]:
@@ -281,11 +281,11 @@ class DatasetDataModule(DataModule):
 
     def _ensure_read(self, stage: str | None) -> None:
         super()._ensure_read(stage)
-        self._set_finish()
+        self._set_normalizer()
 
-    def _set_finish(self) -> None:
+    def _set_normalizer(self) -> None:
         if "mean" in self.fitted:
-            self.finish = Finish(self.fitted["mean"], self.fitted["std"])
+            self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
     def _parts(self, split: Split, *, with_target: bool = True) -> Parts:
         train = split == "train"
@@ -356,8 +356,8 @@ class DatasetDataModule(DataModule):
             )
 
 
-def picture(source: Any) -> Image.Image:
-    """Open a picture file as RGB; a function of this module, so that it pickles."""
+def image(source: Any) -> Image.Image:
+    """Open an image file as RGB; a function of this module, so that it pickles."""
     return decode_image(source, mode="RGB")
 
 

@@ -13,15 +13,15 @@ import torch
 
 from .batches.bad_samples import check_on_error
 from .batches.mixup import Mix
-from .batches.normalize import Finish
+from .batches.normalize import Normalizer
 from .core.datamodule import SPLITS, Split
-from .core.image_datamodule import PictureDataModule
-from .images.channel_stats import channel_statistics, finish_of
-from .images.dataset import PictureDataset
-from .images.label_table import read_label_table, several_labels
+from .core.image_datamodule import ImageDataModule
+from .images.channel_stats import channel_statistics, normalizer_of
+from .images.dataset import ImageDataset
+from .images.label_table import is_multilabel, read_label_table
 from .images.listing import Listing, list_classes, matched, seen_from
 from .images.ram_cache import check_cache
-from .images.sources import PictureSources
+from .images.sources import ImageSources
 from .images.transforms import eval_preset, train_preset
 from .readers.folders import check_roots, has_folders, split_folders
 from .readers.path_list import PathList
@@ -30,8 +30,8 @@ from .splits.groups import check_apart
 from .splits.split import fingerprint
 
 
-class ImageFolderDataModule(PictureDataModule):
-    r"""Pictures in class folders, or in any folder with a table of names and labels.
+class ImageFolderDataModule(ImageDataModule):
+    r"""Images in class folders, or in any folder with a table of names and labels.
 
     Three layouts, found by looking::
 
@@ -54,26 +54,26 @@ class ImageFolderDataModule(PictureDataModule):
 
     Args:
         root: A folder, or several that are joined.
-        table: CSV or Parquet with one row a picture; relative to ``root`` or as it is.
+        table: CSV or Parquet with one row an image; relative to ``root`` or as it is.
         file_column: Column of file names, with or without ending, relative to ``root``.
         label_column: Column of labels; or several columns of 0 and 1 for several labels a row.
         label_separator: Parts several labels in one cell, such as ``" "``.
         classes: Class names in the order of their index; None: the sorted names in train.
         class_to_idx: The same as a dict, as torchvision writes it.
-        unknown_classes: What becomes of evaluation pictures of a class that train lacks:
+        unknown_classes: What becomes of evaluation images of a class that train lacks:
             ``"raise"``, or ``"drop"`` (counted in a warning).
         image_size: Height and width of the presets.
         mode: ``"RGB"`` or ``"L"``.
         mean: One value a channel, scale 0..1; None: ImageNet's.
         std: As ``mean``.
-        normalize: ``"train"`` learns mean and std from the train pictures, as evaluation sees them
+        normalize: ``"train"`` learns mean and std from the train images, as evaluation sees them
             (4,096 of them where there are more), and keeps them in the checkpoint.
         pack: What ``scripts/pack_images.py`` made of ``root``: the same split and labels, and from
             a slice pack the same pixels. Refused where a file is not in it or changed since.
-        cache: ``"ram"`` keeps each decoded picture of train, val and test from its first use on,
+        cache: ``"ram"`` keeps each decoded image of train, val and test from its first use on,
             once for all workers, before any random step: the same pixels. Files that change during
             a run are not read again. ``print(dm)`` says what is kept.
-        cache_bytes: The most that it takes; None: half of the free memory. Pictures beyond it are
+        cache_bytes: The most that it takes; None: half of the free memory. Images beyond it are
             decoded each time, and a warning says so.
         draft: Decode large JPEGs at 1/2, 1/4 or 1/8 of their size, as long as the shorter side
             keeps twice ``image_size``: less work for photos from cameras, but it changes pixels (by
@@ -83,9 +83,9 @@ class ImageFolderDataModule(PictureDataModule):
             twice as fast, the same random numbers, and pixels that differ from those of Pillow's
             resizing by less than 0.05 of 255 on average. False: every transform is called as it is.
         flip: Whether the train preset flips left and right; not for digits or text.
-        train_transform: Any callable on a PIL picture or uint8 tensor; None: the preset.
+        train_transform: Any callable on a PIL image or uint8 tensor; None: the preset.
         eval_transform: The same for val, test and predict.
-        predict_path: A folder, or a list of paths or of pictures, to be predicted.
+        predict_path: A folder, or a list of paths or of images, to be predicted.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
         cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
         on_error: ``"raise"`` for a file that cannot be read, or ``"skip"``: its batch is smaller,
@@ -151,20 +151,20 @@ class ImageFolderDataModule(PictureDataModule):
         self._given = given_classes(classes, class_to_idx)
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._predict_path = predict_path
-        self.several = several_labels(table, label_column, label_separator)
-        self.task = "multilabel" if self.several else "multiclass"
-        self.finish: Finish = finish_of(mode, mean, std, normalize)
+        self.multilabel = is_multilabel(table, label_column, label_separator)
+        self.task = "multilabel" if self.multilabel else "multiclass"
+        self.normalizer: Normalizer = normalizer_of(mode, mean, std, normalize)
         self._found_in: list[Path] = []
         self._digest: str | None = None
         self._draft = image_size if draft else None
-        self._pictures = PictureSources({}, mode=mode, draft=self._draft)
+        self._images = ImageSources({}, mode=mode, draft=self._draft)
 
     # --- what the base asks for --------------------------------------------------------------
 
     def read(self) -> None:
         """List the files and decide the splits."""
         if not self._roots:
-            raise ValueError("pass root=, the folder of the pictures")
+            raise ValueError("pass root=, the folder of the images")
         roots = self._found_in = check_roots(self._roots)
         if self.hparams["table"] is None:
             self._read_folders(roots)
@@ -172,7 +172,7 @@ class ImageFolderDataModule(PictureDataModule):
             self._read_table(roots)
 
     def _read_folders(self, roots: list[Path]) -> None:
-        # under the class list of a checkpoint, new test pictures need no train beside them
+        # under the class list of a checkpoint, new test images need no train beside them
         layouts = [split_folders(root, need_train=not self.fitted) for root in roots]
         if any(layouts) and not all(layouts):
             bare = next(str(r) for r, layout in zip(roots, layouts, strict=True) if not layout)
@@ -190,7 +190,7 @@ class ImageFolderDataModule(PictureDataModule):
             if split == "test" and folders and not any(has_folders(f) for f in folders):
                 warnings.warn(
                     f"{folders[0]} holds no class folders, so it is not the test split; to predict "
-                    "its pictures pass it as predict_path",
+                    "its images pass it as predict_path",
                     stacklevel=2,
                 )
                 continue
@@ -230,7 +230,7 @@ class ImageFolderDataModule(PictureDataModule):
         rows = np.arange(len(paths))
         parts = {split: rows[there.start : there.stop] for split, there in given.items()}
         uncut = parts.pop("train", rows)
-        stratify = len(uncut) and not self.several
+        stratify = len(uncut) and not self.multilabel
         relative = list(seen_from(self._found_in, paths)) if self._split_options else []
         cut = self.split_samples(
             len(uncut),
@@ -241,20 +241,20 @@ class ImageFolderDataModule(PictureDataModule):
             keys=lambda: [relative[row] for row in uncut],
         )
         for split, rows in parts.items():
-            parts[split] = self.limit_rows(split, rows, None if self.several else labels[rows])
+            parts[split] = self.limit_rows(split, rows, None if self.multilabel else labels[rows])
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
         group = self.split_options.group
         if given and isinstance(group, str):
             of = matched(group, relative)
             check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
-        self._pictures = PictureSources(
+        self._images = ImageSources(
             {split: paths.take(part) for split, part in parts.items()},
             mode=self.hparams["mode"],
             draft=self._draft,
         )
         if self.hparams["pack"] is not None:
-            self._pictures.open_pack(self.hparams["pack"], self._found_in)
+            self._images.open_pack(self.hparams["pack"], self._found_in)
 
     def _preset(self, part: str) -> Callable[[Any], Any]:
         size = self.hparams["image_size"]
@@ -265,51 +265,51 @@ class ImageFolderDataModule(PictureDataModule):
     def fit(self) -> dict[str, Any]:
         """Class list and counts of the train split."""
         size = self.hparams["image_size"]
-        if not len(self._pictures.paths["train"]):
-            raise ValueError("val and test take all the pictures; lower val_split or test_split")
+        if not len(self._images.paths["train"]):
+            raise ValueError("val and test take all the images; lower val_split or test_split")
         classes, counts = self._map.fit(self._given)
-        for split in sorted(self._pictures.paths, key=SPLITS.index):
+        for split in sorted(self._images.paths, key=SPLITS.index):
             self._map.encode(split, classes, unknown=self.hparams["unknown_classes"])
         fitted: dict[str, Any] = {
             "classes": classes,
             "class_counts": counts,
-            "input_sizes": {"input_shape": [len(self.finish.mean), size, size]},
+            "input_sizes": {"input_shape": [len(self.normalizer.mean), size, size]},
         }
         if self.hparams["normalize"] == "train":
             skip = self.hparams["on_error"] == "skip"
-            pictures = self._pictures.of("train", np.arange(len(self._pictures.paths["train"])))
-            data = PictureDataset(pictures, None, self.eval_transform, mode=self.hparams["mode"])
+            images = self._images.of("train", np.arange(len(self._images.paths["train"])))
+            data = ImageDataset(images, None, self.eval_transform, mode=self.hparams["mode"])
             fitted["mean"], fitted["std"] = channel_statistics(data, skip=skip)
         return fitted
 
     def _ensure_read(self, stage: str | None) -> None:
         super()._ensure_read(stage)
-        self._set_finish()
+        self._set_normalizer()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what was fitted; see the base."""
         super().load_state_dict(state_dict)
-        self._set_finish()
+        self._set_normalizer()
 
-    def _set_finish(self) -> None:
+    def _set_normalizer(self) -> None:
         if "mean" in self.fitted:
-            self.finish = Finish(self.fitted["mean"], self.fitted["std"])
+            self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
-    def dataset(self, split: Split) -> PictureDataset | None:
-        """Pictures of one split under the class map of train."""
+    def dataset(self, split: Split) -> ImageDataset | None:
+        """Images of one split under the class map of train."""
         options = {"mode": self.hparams["mode"], "fast": self.hparams["crop_first"]}
         if split == "predict":
-            given = self._pictures.drafted(self._predict_sources)
-            return PictureDataset(given, None, self.eval_transform, **options)
+            given = self._images.drafted(self._predict_sources)
+            return ImageDataset(given, None, self.eval_transform, **options)
         transform = self.train_transform if split == "train" else self.eval_transform
-        if not len(self._pictures.paths.get(split, ())):
+        if not len(self._images.paths.get(split, ())):
             return None
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
-        cache, pictures = self._make_ram_cache(), self._pictures
-        sources = pictures.of(split, rows) if cache is None else pictures.cached(split, rows, cache)
-        return PictureDataset(sources, torch.from_numpy(targets), transform, **options)
+        cache, images = self._make_ram_cache(), self._images
+        sources = images.of(split, rows) if cache is None else images.cached(split, rows, cache)
+        return ImageDataset(sources, torch.from_numpy(targets), transform, **options)
 
     def split_fingerprint(self) -> str:
         """Digest of each split's files, relative to their roots, and of their classes."""
@@ -317,7 +317,7 @@ class ImageFolderDataModule(PictureDataModule):
             return self._digest
         parts: list[Any] = []
         for split in ("train", "val", "test"):
-            names = "\n".join(seen_from(self._found_in, self._pictures.paths.get(split, [])))
+            names = "\n".join(seen_from(self._found_in, self._images.paths.get(split, [])))
             parts += [split, names, self._map.labels.get(split, np.empty(0))]
         self._digest = fingerprint(*parts, "\n".join(self._map.names))
         return self._digest

@@ -21,7 +21,7 @@ def digits(
     batch_size: int = 64,
     **options: Any,
 ) -> ImageFolderDataModule:
-    """Handwritten digits (Alpaydin and Kaynak 1998), 1,797 pictures of 8 x 8 in 10 classes.
+    """Handwritten digits (Alpaydin and Kaynak 1998), 1,797 images of 8 x 8 in 10 classes.
 
     scikit-learn's copy, written once as PNG class folders.
 
@@ -120,7 +120,7 @@ def _write_digits(folder: Path) -> None:
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    for row, (picture, label) in enumerate(zip(data.images, data.target, strict=True)):
+    for row, (image, label) in enumerate(zip(data.images, data.target, strict=True)):
         target = folder / str(label) / f"{row:04d}.png"
         target.parent.mkdir(exist_ok=True)
-        Image.fromarray((picture * (255 / 16)).round().astype("uint8")).save(target)
+        Image.fromarray((image * (255 / 16)).round().astype("uint8")).save(target)

@@ -1,4 +1,4 @@
-"""A classifier for pictures, tables and texts, with one label a row or several."""
+"""A classifier for images, tables and texts, with one label a row or several."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ class Classifier(TrainingModule):
                 "class_weights='balanced' needs a datamodule that has class_counts; "
                 "pass the weights as a list instead"
             )
-        several = self.hparams["task"] == "multilabel"
-        num_rows = len(data.train_dataset) if several else sum(counts)
+        multilabel = self.hparams["task"] == "multilabel"
+        num_rows = len(data.train_dataset) if multilabel else sum(counts)
         return balanced_weights(counts, num_rows=num_rows, task=self.hparams["task"])
 
     def check_data(self) -> None:
@@ -203,18 +203,18 @@ class Classifier(TrainingModule):
         target = self._checked(logits, batch[1], first=first)
         # without label smoothing, which makes losses of different runs incomparable
         losses, weights = self._losses(logits, target, label_smoothing=0.0)
-        several = self.hparams["task"] == "multilabel"
+        multilabel = self.hparams["task"] == "multilabel"
         self.note_rows(
             outputs=self._probabilities(logits),
-            target=(target > 0.5).byte() if several else _hard(target),
+            target=(target > 0.5).byte() if multilabel else _hard(target),
             loss=losses.float(),
             weight=weights.float(),
         )
 
     def _probabilities(self, logits: Tensor) -> Tensor:
         logits = at_least_float32(logits)
-        several = self.hparams["task"] == "multilabel"
-        return (logits.sigmoid() if several else logits.softmax(1)).float()
+        multilabel = self.hparams["task"] == "multilabel"
+        return (logits.sigmoid() if multilabel else logits.softmax(1)).float()
 
     def _losses(
         self, logits: Tensor, target: Tensor, label_smoothing: float
@@ -244,10 +244,10 @@ class Classifier(TrainingModule):
                 f"{tuple(logits.shape)}; change its last layer or pass num_classes="
             )
         rows = len(logits)
-        several = self.hparams["task"] == "multilabel"
-        if target.shape == (rows, num_classes) and (several or target.is_floating_point()):
+        multilabel = self.hparams["task"] == "multilabel"
+        if target.shape == (rows, num_classes) and (multilabel or target.is_floating_point()):
             return target
-        if several:
+        if multilabel:
             raise ValueError(
                 f"targets with several labels a row must be ({rows}, {num_classes}) of 0 and 1, "
                 f"got {tuple(target.shape)}; pass task='multiclass' for one label a row"
@@ -272,8 +272,8 @@ class Classifier(TrainingModule):
     def empty_rows(self) -> dict[str, Tensor]:
         """Rows as :meth:`validation_step` stores them, but none."""
         outputs = torch.empty(0, self.hparams["num_classes"])
-        several = self.hparams["task"] == "multilabel"
-        target = outputs.byte() if several else torch.empty(0, dtype=torch.int64)
+        multilabel = self.hparams["task"] == "multilabel"
+        target = outputs.byte() if multilabel else torch.empty(0, dtype=torch.int64)
         return {
             "outputs": outputs,
             "target": target,

@@ -36,7 +36,7 @@ def classification_losses(
 
     Args:
         logits: (N, K) float.
-        target: (N,) int64; (N, K) float of shares that sum to 1 (mixed pictures), or of 0 and 1
+        target: (N,) int64; (N, K) float of shares that sum to 1 (mixed images), or of 0 and 1
             where ``task`` is ``"multilabel"``.
         task: ``"multiclass"`` for cross-entropy, ``"multilabel"`` for binary cross-entropy, the
             mean over the labels.

@@ -1,4 +1,4 @@
-"""Networks for pictures, and the one place that builds any network by its name.
+"""Networks for images, and the one place that builds any network by its name.
 
 A network takes the parts of the batch's inputs: ``forward(image)``,
 ``forward(numeric, categorical)`` or ``forward(input_ids, attention_mask)``, and returns
@@ -36,7 +36,7 @@ class ResidualBlock(nn.Module):
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or in_channels != channels:
             self.shortcut = nn.Sequential(
-                # ceil_mode: a 7x7 picture becomes 4x4 here as it does in the convolution
+                # ceil_mode: a 7x7 image becomes 4x4 here as it does in the convolution
                 nn.AvgPool2d(stride, ceil_mode=True) if stride != 1 else nn.Identity(),
                 nn.Conv2d(in_channels, channels, 1, bias=False),
                 nn.BatchNorm2d(channels),
@@ -50,13 +50,13 @@ class ResidualBlock(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """A residual net for small pictures, from 8x8 to about 64x64, with any number of channels.
+    """A residual net for small images, from 8x8 to about 64x64, with any number of channels.
 
     The first convolution keeps the resolution, and each stage after the first halves it.
 
     Args:
-        in_channels: C of the pictures.
-        num_outputs: Logits per picture.
+        in_channels: C of the images.
+        num_outputs: Logits per image.
         widths: Channels of each stage.
         blocks: Residual blocks in each stage.
         dropout: Share of the pooled features dropped before the head.
@@ -148,7 +148,7 @@ def input_kind(input_sizes: dict[str, Any]) -> Kind:
     if len(shape) == 3:
         return "image"
     raise ValueError(
-        "input_sizes must be {'input_shape': [C, H, W]} for pictures, "
+        "input_sizes must be {'input_shape': [C, H, W]} for images, "
         "{'num_numeric': F, 'cardinalities': [...]} for tables or {'vocab_size': V} for texts, "
         f"got {input_sizes!r}"
     )
@@ -157,7 +157,7 @@ def input_kind(input_sizes: dict[str, Any]) -> Kind:
 def resolve_net(name: str, input_sizes: dict[str, Any] | None) -> str:
     """Check a name, and replace ``"auto"`` by the net that suits the inputs.
 
-    Pictures of up to 64 pixels take ``small_resnet`` and larger ones ``resnet18``, tables
+    Images of up to 64 pixels take ``small_resnet`` and larger ones ``resnet18``, tables
     ``tabular_mlp`` and texts ``text_bag``.
 
     >>> resolve_net("auto", {"input_shape": [3, 32, 32]})

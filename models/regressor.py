@@ -1,4 +1,4 @@
-"""A regressor for tables, pictures and texts, with one target or several, in their own units."""
+"""A regressor for tables, images and texts, with one target or several, in their own units."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ class TrainingModule(L.LightningModule):
         built, found = self.hparams["input_sizes"], plain(getattr(self._data, "input_sizes", None))
         if built is None or found is None:
             return
-        # the nets take pictures of many sizes, but of one number of channels
+        # the nets take images of many sizes, but of one number of channels
         built, found = (
             {"channels": sizes["input_shape"][0]}
             if len(sizes.get("input_shape", ())) == 3

@@ -1,4 +1,4 @@
-"""Torchvision's classification nets: sized for the pictures, with or without trained weights."""
+"""Torchvision's classification nets: sized for the images, with or without trained weights."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def build_torchvision_net(
 
     Args:
         name: One of :func:`torchvision_names`.
-        num_outputs: Logits per picture.
-        input_shape: (C, H, W) of the pictures; None stands for 3 channels of a fitting size.
+        num_outputs: Logits per image.
+        input_shape: (C, H, W) of the images; None stands for 3 channels of a fitting size.
         weights: A name of the net's weights enum, such as ``"DEFAULT"`` or ``"IMAGENET1K_V1"``.
         options: More keyword arguments for torchvision's builder.
 
     Raises:
-        ValueError: If the weights are unknown, or the pictures too small for the net.
+        ValueError: If the weights are unknown, or the images too small for the net.
         RuntimeError: If the weights cannot be downloaded.
     """
     from torchvision import models
@@ -91,7 +91,7 @@ def _find_weights(name: str, weights: str | None) -> Any:
 
 
 def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[str, Any]:
-    """Builder options for pictures of (H, W), after checking that the net can take them."""
+    """Builder options for images of (H, W), after checking that the net can take them."""
     from torchvision import models
 
     if size is None:
@@ -99,17 +99,17 @@ def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[st
     meta = (chosen or models.get_model_weights(name).DEFAULT).meta
     smallest = tuple(meta["min_size"])
     found = f"{size[0]}x{size[1]}"
-    fixed = name.startswith(("vit_", "maxvit_"))  # their position tables have the picture's size
+    fixed = name.startswith(("vit_", "maxvit_"))  # their position tables have the image's size
     if fixed and chosen is not None and tuple(size) != smallest:
         raise ValueError(
-            f"{name} with weights {chosen.name} takes pictures of {smallest[0]}x{smallest[1]}, "
-            f"got {found}; resize the pictures or choose another net"
+            f"{name} with weights {chosen.name} takes images of {smallest[0]}x{smallest[1]}, "
+            f"got {found}; resize the images or choose another net"
         )
     # swin pads its windows: what torchvision states is the size it was trained with
     if not fixed and not name.startswith("swin_") and min(size) < min(smallest):
         raise ValueError(
-            f"{name} takes pictures of at least {smallest[0]}x{smallest[1]}, got {found}; "
-            "resize the pictures or choose net='small_resnet'"
+            f"{name} takes images of at least {smallest[0]}x{smallest[1]}, got {found}; "
+            "resize the images or choose net='small_resnet'"
         )
     if not fixed or chosen is not None:
         return {}
@@ -118,8 +118,8 @@ def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[st
     patch = int(name.rpartition("_")[2])
     if size[0] != size[1] or size[0] % patch:
         raise ValueError(
-            f"{name} takes square pictures with sides that are multiples of {patch}, got {found}; "
-            "resize the pictures or choose another net"
+            f"{name} takes square images with sides that are multiples of {patch}, got {found}; "
+            "resize the images or choose another net"
         )
     return {"image_size": size[0]}
 
@@ -165,7 +165,7 @@ def _replace_first_layer(net: nn.Module, channels: int, *, pretrained: bool) -> 
         bias=old.bias is not None,
     )
     if pretrained:
-        # reuse the trained filters in turn, scaled to keep the sum over channels; a grey picture
+        # reuse the trained filters in turn, scaled to keep the sum over channels; a grey image
         # then gives what its three equal channels gave
         cycled = old.weight[:, [channel % 3 for channel in range(channels)]] * 3 / channels
         with torch.no_grad():

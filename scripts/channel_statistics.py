@@ -1,4 +1,4 @@
-"""Mean and standard deviation of each channel of the train pictures, and the flags to use them."""
+"""Mean and standard deviation of each channel of the train images, and the flags to use them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str], ranks: Ranks) -> None:
-    """Read the train pictures and print."""
+    """Read the train images and print."""
     parser = new_parser(__doc__ or "", EPILOG)
     parser.add_argument(
-        "--all", type=bool, default=False, help=f"read every picture, not {MOST:,} of them"
+        "--all", type=bool, default=False, help=f"read every image, not {MOST:,} of them"
     )
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
@@ -45,12 +45,12 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     dm: Any = instantiate(parser, config).data
     if not hasattr(dm, "train_dataset"):
         raise UsageError("channel_statistics.py reads train_dataset, which this datamodule lacks")
-    without_augmentation(dm)  # the pictures themselves, not what is drawn of them
+    without_augmentation(dm)  # the images themselves, not what is drawn of them
     dm.prepare_data()
     data = dm.train_dataset
     first = _first(data) if hasattr(data, "__len__") and len(data) else None
     if not isinstance(first, torch.Tensor) or first.ndim != 3:
-        raise UsageError("the train samples are no pictures (C, H, W), so they have no channels")
+        raise UsageError("the train samples are no images (C, H, W), so they have no channels")
     mean, std = channel_statistics(data, most=None if config.all else MOST)
     for name, values in (("mean", mean), ("std", std)):
         print(f"{name:<6}{' '.join(f'{value:.4f}' for value in values)}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO")
+IMAGES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO")
 CSV = (
     b'id,city,size,price,label\n1,Bonn,3.5,"1,200",a\n2,"New\nYork",NA,3,b\n'
     b'3,"say ""no""",1e9,-4,a\n4,,inf,5,b\n'
@@ -49,7 +49,7 @@ def target_of(name: str, folder: Path) -> Target:
 def _decode(folder: Path) -> Target:
     from datamodules.images.decode.decode import decode_image
 
-    variants = [{"input.img": _picture(kind)} for kind in PICTURES]
+    variants = [{"input.img": _image(kind)} for kind in IMAGES]
     return Target(variants, _read_file(partial(decode_image, max_pixels=1 << 20)), _says("input"))
 
 
@@ -79,7 +79,7 @@ def _text(folder: Path) -> Target:
 def _labels(folder: Path) -> Target:
     from datamodules.images.label_table import read_label_table
 
-    root = folder / "pictures"
+    root = folder / "images"
     (root / "sub").mkdir(parents=True)
     for name in ("a.png", "b.png", "sub/c.png"):
         (root / name).touch()
@@ -145,8 +145,8 @@ def _jpeg(folder: Path) -> Target:
     exif = Image.Exif()
     exif[0x0112] = 6
     variants = [
-        {"input.jpg": _picture("JPEG")},
-        {"input.jpg": _picture("JPEG", exif=exif.tobytes(), progressive=True)},
+        {"input.jpg": _image("JPEG")},
+        {"input.jpg": _image("JPEG", exif=exif.tobytes(), progressive=True)},
         {"input.stored": _stored_slices()},
         {"input.stored": _stored_slices("L")},
     ]
@@ -158,7 +158,7 @@ def _pack(folder: Path) -> Target:
     from datamodules.splits.split import fingerprint
 
     raw = np.array([2, 3, 3], "<u4").tobytes() + bytes(range(18))
-    contents = [(packs.FILE, _picture("PNG")), (packs.PIXELS, raw)]
+    contents = [(packs.FILE, _image("PNG")), (packs.PIXELS, raw)]
     contents += [(packs.SLICES, _stored_slices()), (packs.SLICES, _stored_slices("L"))]
     records, shard = np.zeros(len(contents), packs.RECORD), b""
     for row, (form, content) in enumerate(contents):
@@ -186,7 +186,7 @@ def _pack(folder: Path) -> Target:
     }
 
     def read(path: Path) -> None:
-        pack = packs.PicturePack(path)
+        pack = packs.ImagePack(path)
         pack.names()
         for row in range(len(pack)):
             pack.content(row)
@@ -197,7 +197,7 @@ def _pack(folder: Path) -> Target:
         said["shards"] = [(path / packs.shard_name(0)).stat().st_size]
         (path / packs.MANIFEST).write_text(json.dumps(said), encoding="utf-8")
 
-    # a message without the pack's name is given the picture's by the dataset that asked
+    # a message without the pack's name is given the image's by the dataset that asked
     return Target([variant], read, _says("input", "the pack is damaged"), seal)
 
 
@@ -261,10 +261,10 @@ def _packed(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def _picture(kind: str, mode: str = "RGB", **options: Any) -> bytes:
+def _image(kind: str, mode: str = "RGB", **options: Any) -> bytes:
     stream = io.BytesIO()
-    picture = Image.linear_gradient("L").resize((24, 16)).convert(mode)
-    picture.save(stream, kind, **options)
+    image = Image.linear_gradient("L").resize((24, 16)).convert(mode)
+    image.save(stream, kind, **options)
     return stream.getvalue()
 
 
@@ -272,7 +272,7 @@ def _stored_slices(mode: str = "RGB") -> bytes:
     """A JPEG with a restart marker after each row of units, as a pack stores it."""
     from datamodules.images.packs.jpeg_slices import Sliced, read_frame, to_bytes
 
-    content = _picture("JPEG", mode, restart_marker_rows=1, subsampling=0)
+    content = _image("JPEG", mode, restart_marker_rows=1, subsampling=0)
     data, frame = np.frombuffer(content, np.uint8), read_frame(content)
     scan = data[frame.scan :]
     marks = np.flatnonzero((scan[:-1] == 0xFF) & (scan[1:] >= 0xD0) & (scan[1:] <= 0xD7))

@@ -50,7 +50,7 @@ def build_parser() -> ArgumentParser:
         "--verify",
         type=bool,
         default=False,
-        help="decode every picture file and name what is wrong with any",
+        help="decode every image file and name what is wrong with any",
     )
     group.add_argument(
         "--report",

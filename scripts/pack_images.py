@@ -1,7 +1,7 @@
-"""Pack a folder of pictures into a few large files, from which training reads faster.
+"""Pack a folder of images into a few large files, from which training reads faster.
 
 A slice pack is lossless: JPEGs get restart markers, so that a crop is decoded from a part of the
-file, with the same pixels. A resized pack holds smaller pictures: the fastest, with other pixels.
+file, with the same pixels. A resized pack holds smaller images: the fastest, with other pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from datamodules.images.packs.image_pack import KINDS, PicturePack
+from datamodules.images.packs.image_pack import KINDS, ImagePack
 from datamodules.images.packs.writer import write_pack
 from failures import Ranks, exit_code
 
@@ -39,10 +39,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("root", help="folder of the pictures; train/ and val/ may lie in it")
+    parser.add_argument("root", help="folder of the images; train/ and val/ may lie in it")
     parser.add_argument("--out", help="folder of the pack (default: beside ROOT, ROOT-KIND.pack)")
     parser.add_argument("--kind", choices=KINDS, default="slice", help="default: slice, lossless")
-    parser.add_argument("--size", type=int, default=256, help="short side of resized pictures")
+    parser.add_argument("--size", type=int, default=256, help="short side of resized images")
     parser.add_argument("--quality", type=int, default=95, help="of resized JPEGs, 1 to 100")
     parser.add_argument("--workers", type=int, help="threads (default: all cores)")
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
@@ -84,13 +84,13 @@ def pack(arguments: list[str], ranks: Ranks) -> None:
     print(describe(made))
 
 
-def describe(made: PicturePack) -> str:
+def describe(made: ImagePack) -> str:
     """What became of the files, a line each."""
     report = made.report
     before, after = report["source_bytes"], report["pack_bytes"]
     lines = [
         f"{'pack':<14}{made.path}",
-        f"{'pictures':<14}{report['files']:,}",
+        f"{'images':<14}{report['files']:,}",
         f"{'size':<14}{before / 1e6:,.1f} MB of files, {after / 1e6:,.1f} MB packed",
     ]
     if made.kind == "slice":
@@ -98,7 +98,7 @@ def describe(made: PicturePack) -> str:
     else:
         lines.append(
             f"{'pixels':<14}changed: {report['mean_pixel_change']:.2f} of 255 on average in crops "
-            f"of a quarter of the picture (short side {made.size})"
+            f"of a quarter of the image (short side {made.size})"
         )
     for reason, kept in sorted(report["kept_whole"].items()):
         more = ", ..." if kept["count"] > len(kept["names"]) else ""

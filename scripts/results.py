@@ -49,16 +49,16 @@ def draw_confusion(counts: Counts, classes: Sequence[str], path: Path) -> None:
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    several = counts.ndim == 3
+    multilabel = counts.ndim == 3
     cells, columns = (
         (counts.reshape(-1, 4), ["true -", "false +", "false -", "true +"])
-        if several
+        if multilabel
         else (counts, [_label(name) for name in classes])
     )
     rows = [_label(name) for name in classes]
     # of the negatives and of the positives of each label; of each true class
     whole = (
-        cells.reshape(len(cells), 2, 2).sum(2).repeat(2, 1) if several else cells.sum(1)[:, None]
+        cells.reshape(len(cells), 2, 2).sum(2).repeat(2, 1) if multilabel else cells.sum(1)[:, None]
     )
     share = cells / np.maximum(whole, 1)
 
@@ -84,8 +84,8 @@ def draw_confusion(counts: Counts, classes: Sequence[str], path: Path) -> None:
     axes.set_yticks(range(0, len(rows), step), rows[::step], fontsize=font)
     turn = 0 if lying else 90
     axes.set_xticks(range(0, len(columns), step), columns[::step], fontsize=font, rotation=turn)
-    axes.set_ylabel("label" if several else "true class")
-    axes.set_xlabel("answer" if several else "predicted class")
+    axes.set_ylabel("label" if multilabel else "true class")
+    axes.set_xlabel("answer" if multilabel else "predicted class")
     if len(cells) <= MOST_NUMBERS:
         for (row, column), count in np.ndenumerate(cells):
             if count:  # zeros would hide the errors
@@ -93,8 +93,8 @@ def draw_confusion(counts: Counts, classes: Sequence[str], path: Path) -> None:
                 axes.text(
                     column, row, f"{count}", ha="center", va="center", color=colour, fontsize=font
                 )
-    right = counts[:, [0, 1], [0, 1]].sum() if several else np.trace(counts)
-    unit = "labels" if several else "rows"
+    right = counts[:, [0, 1], [0, 1]].sum() if multilabel else np.trace(counts)
+    unit = "labels" if multilabel else "rows"
     axes.set_title(f"{right:,} of {counts.sum():,} {unit} right", fontsize=11)
     with warnings.catch_warnings():
         # names in a script that the font lacks are drawn as boxes; the table has them

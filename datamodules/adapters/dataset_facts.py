@@ -14,7 +14,7 @@ from datamodules.seeding.sample_seeds import Indices
 
 
 def fit_classes(
-    found: Any, kept: list[str] | None, rows: Indices | None, *, several: bool
+    found: Any, kept: list[str] | None, rows: Indices | None, *, multilabel: bool
 ) -> dict[str, Any]:
     """Class list and counts.
 
@@ -22,7 +22,7 @@ def fit_classes(
         found: Labels of all samples, (N,) or with ``several`` (N, K) of 0 and 1; None: unknown.
         kept: Class names in the order of their index, where the user or the dataset gives them.
         rows: Positions of the train samples.
-        several: Whether a sample has several labels.
+        multilabel: Whether a sample has several labels.
 
     Returns:
         ``classes``, and where labels are known ``class_counts`` and, of single labels, ``known``:
@@ -31,7 +31,7 @@ def fit_classes(
     Raises:
         ValueError: If labels are no classes, or train lacks one that another split has.
     """
-    if several:
+    if multilabel:
         if found is None:
             return {"classes": kept}
         if found.ndim != 2 or not np.isin(found, (0, 1)).all():
@@ -75,7 +75,7 @@ def fit_classes(
 def fit_inputs(
     item: Any, mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> dict[str, Any]:
-    """What sizes a net, and the statistics that a uint8 picture is normalised by.
+    """What sizes a net, and the statistics that a uint8 image is normalised by.
 
     Args:
         item: Input of a train sample.
@@ -83,10 +83,10 @@ def fit_inputs(
         std: As ``mean``.
 
     Returns:
-        ``input_sizes`` for a tensor of one or three dimensions, ``mean`` and ``std`` for pictures.
+        ``input_sizes`` for a tensor of one or three dimensions, ``mean`` and ``std`` for images.
 
     Raises:
-        ValueError: If a picture has another number of channels.
+        ValueError: If an image has another number of channels.
     """
     if not isinstance(item, Tensor):
         return {}
@@ -102,7 +102,7 @@ def fit_inputs(
             values = list(chosen) if chosen else (grey if len(item) == 1 else list(default))
             if len(values) != len(item):
                 raise ValueError(
-                    f"a picture has {len(item)} channels, {name} has {len(values)} values; "
+                    f"an image has {len(item)} channels, {name} has {len(values)} values; "
                     f"convert it to RGB in load= or a transform, or pass mean= and std="
                 )
             fitted[name] = values

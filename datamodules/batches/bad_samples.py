@@ -29,7 +29,7 @@ class BadFile(NamedTuple):
 
 
 class ImageError(ValueError):
-    """A picture that is damaged, too big, or of a kind that has no one right 8-bit form.
+    """An image that is damaged, too big, or of a kind that has no one right 8-bit form.
 
     The text reads ``'path': what is wrong; what to do``. The error survives pickling, and the
     DataLoader, which makes a worker's error again from its text alone.

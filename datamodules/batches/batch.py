@@ -14,7 +14,7 @@ class Batch(NamedTuple):
         inputs: Images (N, C, H, W) float32, a table (N, F) float32, :class:`TabularInputs` or
             :class:`TextInputs`.
         target: (N,) int64 for one label a sample, (N, K) float32 for several labels or mixed
-            pictures, (N,) or (N, T) float32 for regression.
+            images, (N,) or (N, T) float32 for regression.
     """
 
     inputs: Any

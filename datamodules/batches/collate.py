@@ -157,7 +157,7 @@ def _stack(tensors: Sequence[Tensor], field: str) -> Tensor:
             remedy = "give them one size and dtype in the transform, or pad them: collate='pad'"
             raise StackError(field, _said(first), _said(tensor), (0, i), remedy)
     if first.dtype == torch.uint8 and first.ndim == 3 and not first.is_contiguous():
-        # pictures as decoders leave them, channels last: turned by the finishing step, which reads
+        # images as decoders leave them, channels last: turned by the finishing step, which reads
         # them once more anyway
         return torch.stack([t.permute(1, 2, 0) for t in tensors]).permute(0, 3, 1, 2)
     return torch.stack(list(tensors))

@@ -1,4 +1,4 @@
-"""Inner loops for pictures, compiled by numba where it is installed (extra ``fast``).
+"""Inner loops for images, compiled by numba where it is installed (extra ``fast``).
 
 They give the bits of the torch calls that they stand for, and run without the interpreter's lock:
 worker threads that wait for it between dozens of short calls work one after the other.
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 log = logging.getLogger(__name__)
-TRIES = 10  # of a crop, before the whole picture is taken
+TRIES = 10  # of a crop, before the whole image is taken
 CLEAR = 1e-6  # of a side's length: torch's float32 logarithms and exponentials are good to 3e-7
 
 
 class Kernels(NamedTuple):
-    """Compiled :func:`finish_picture` and :func:`draw_crop`."""
+    """Compiled :func:`normalize_image` and :func:`draw_crop`."""
 
-    finish_picture: Callable[..., None]
+    normalize_image: Callable[..., None]
     draw_crop: Callable[..., bool]
 
 
@@ -46,11 +46,11 @@ def load_kernels() -> Kernels | None:
         return None
     try:
         return Kernels(
-            _compiled(njit, "void(u1[:,:,::1], f4[:,::1], f4[:,:,::1])", finish_picture),
+            _compiled(njit, "void(u1[:,:,::1], f4[:,::1], f4[:,:,::1])", normalize_image),
             _compiled(njit, "b1(u4, i8, i8, f4, f4, f4, f4, f4[::1], i8[::1])", draw_crop),
         )
     except Exception as error:  # nothing depends on it but time
-        log.warning("numba cannot compile the loops for pictures, torch serves: %s", error)
+        log.warning("numba cannot compile the loops for images, torch serves: %s", error)
         return None
 
 
@@ -61,19 +61,19 @@ def _compiled(njit: Any, signature: str, loop: Callable[..., Any]) -> Any:
         return njit(signature, nogil=True)(loop)
 
 
-def finish_picture(picture: Any, table: Any, out: Any) -> None:
-    """Look up each level of a picture and put the channels one behind the other.
+def normalize_image(image: Any, table: Any, out: Any) -> None:
+    """Look up each level of an image and put the channels one behind the other.
 
     Args:
-        picture: (H, W, C) uint8.
+        image: (H, W, C) uint8.
         table: (C, 256) float32.
         out: (C, H, W) float32, is written.
     """
-    height, width, channels = picture.shape
+    height, width, channels = image.shape
     for channel in range(channels):
         for row in range(height):
             for column in range(width):
-                out[channel, row, column] = table[channel, picture[row, column, channel]]
+                out[channel, row, column] = table[channel, image[row, column, channel]]
 
 
 def draw_crop(
@@ -95,7 +95,7 @@ def draw_crop(
 
     Args:
         seed: Below 2^32.
-        height: Of the picture, below 2^28.
+        height: Of the image, below 2^28.
         width: As ``height``.
         least: Smallest share of the area, float32.
         areas: Largest share less the smallest, float32.

@@ -16,7 +16,7 @@ class MixedBatch(NamedTuple):
     """A batch and how it is to be mixed; travels to the device as it is.
 
     Attributes:
-        inputs: Pictures (N, C, H, W), uint8 or float.
+        inputs: Images (N, C, H, W), uint8 or float.
         target: (N, K) float32, one-hot.
         partner: (N,) int64, the sample that each is mixed with.
         share: () float32, what is kept of each sample itself.
@@ -49,7 +49,7 @@ class Mix:
         """A batch with its mixing, a function of ``seed`` alone.
 
         Args:
-            batch: Pictures (N, C, H, W) with target (N,) int64, or (N, K) float32.
+            batch: Images (N, C, H, W) with target (N,) int64, or (N, K) float32.
             seed: Below 2^32.
         """
         random = np.random.default_rng(seed)
@@ -74,7 +74,7 @@ class Mix:
 
 
 def mixed(batch: Any) -> Any:
-    """Apply what was drawn to finished float pictures; any other batch passes."""
+    """Apply what was drawn to finished float images; any other batch passes."""
     if not isinstance(batch, MixedBatch):
         return batch
     inputs, target, partner, share, box = batch
@@ -86,5 +86,5 @@ def mixed(batch: Any) -> Any:
     elif inputs.is_floating_point():
         inputs = torch.lerp(other, inputs, share.to(inputs.dtype))
     else:
-        raise TypeError(f"MixUp needs finished float pictures, got {inputs.dtype}")
+        raise TypeError(f"MixUp needs finished float images, got {inputs.dtype}")
     return Batch(inputs, torch.lerp(target[partner], target, share))

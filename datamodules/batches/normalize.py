@@ -1,4 +1,4 @@
-"""The last step of a picture batch: uint8 to normalised float32, on the device or on the host."""
+"""The last step of an image batch: uint8 to normalised float32, on the device or on the host."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 CACHED = 1 << 18  # float32 numbers
 
 
-class Finish:
-    """Normalises uint8 pictures; everything else passes untouched.
+class Normalizer:
+    """Normalises uint8 images; everything else passes untouched.
 
     The same operations in the same order as torchvision's ``ToTensor`` and ``Normalize``, so equal
     to the bit.
@@ -44,13 +44,13 @@ class Finish:
         self._on_host: tuple[Tensor, ...] | None = None
 
     def __call__(self, batch: Any) -> Any:
-        """Finish every uint8 picture tensor (N, C, H, W) in a batch of any structure.
+        """Normalize every uint8 image tensor (N, C, H, W) in a batch of any structure.
 
         Returns:
             The same structure with float32 tensors (N, C, H, W).
         """
         if isinstance(batch, Tensor):
-            return self._normalised(batch) if self._is_picture(batch) else batch
+            return self._normalised(batch) if self._is_image(batch) else batch
         if isinstance(batch, tuple) and hasattr(batch, "_fields"):
             return type(batch)(*map(self, batch))
         if isinstance(batch, list | tuple):
@@ -59,19 +59,19 @@ class Finish:
             return {key: self(value) for key, value in batch.items()}
         return batch
 
-    def _is_picture(self, tensor: Tensor) -> bool:
+    def _is_image(self, tensor: Tensor) -> bool:
         return (
             tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.shape[1] == len(self.mean)
         )
 
-    def fits(self, picture: Any) -> bool:
-        """Whether a sample is a picture (C, H, W) on the host that waits to be finished."""
+    def fits(self, image: Any) -> bool:
+        """Whether a sample is an image (C, H, W) on the host that waits to be finished."""
         return (
-            isinstance(picture, Tensor)
-            and picture.dtype == torch.uint8
-            and picture.ndim == 3
-            and len(picture) == len(self.mean)
-            and picture.device.type == "cpu"
+            isinstance(image, Tensor)
+            and image.dtype == torch.uint8
+            and image.ndim == 3
+            and len(image) == len(self.mean)
+            and image.device.type == "cpu"
         )
 
     def memory(self, shape: Sequence[int]) -> Tensor:
@@ -79,20 +79,20 @@ class Finish:
         self._buffers = self._buffers or Buffers()
         return self._buffers.take(shape)
 
-    def one(self, picture: Tensor, *, out: Tensor) -> None:
-        """Finish one picture (C, H, W) uint8 on the host.
+    def one(self, image: Tensor, *, out: Tensor) -> None:
+        """Normalize one image (C, H, W) uint8 on the host.
 
         Args:
-            picture: What to finish.
+            image: What to finish.
             out: (C, H, W) float32, contiguous, is written.
         """
         mean, std, table = self._host_constants()
-        pixels = picture.permute(1, 2, 0).numpy()
+        pixels = image.permute(1, 2, 0).numpy()
         loops = kernels()
         if loops is not None and pixels.flags.c_contiguous:
-            loops.finish_picture(pixels, table.numpy(), out.numpy())
+            loops.normalize_image(pixels, table.numpy(), out.numpy())
         else:
-            self._scaled(out.copy_(picture)).sub_(mean).div_(std)
+            self._scaled(out.copy_(image)).sub_(mean).div_(std)
 
     def _normalised(self, image: Tensor) -> Tensor:
         if image.device.type != "cpu":
@@ -101,11 +101,11 @@ class Finish:
             return self._scaled(levels).sub_(mean).div_(std)
         out = self.memory(image.shape)
         if kernels() is not None and image.is_contiguous(memory_format=torch.channels_last):
-            for one, picture in zip(out, image, strict=True):
-                self.one(picture, out=one)
+            for one, row in zip(out, image, strict=True):
+                self.one(row, out=one)
             return out
         mean, std, _ = self._host_constants()
-        # in parts of a MiB, which stay in the cache; picture by picture costs small ones most
+        # in parts of a MiB, which stay in the cache; image by image costs small ones most
         # (128 of 3 x 32 x 32: 0.16 ms against 1.1, 2 CPU cores, torch 2.14)
         some = max(1, CACHED // max(1, image[:1].numel()))
         for part, pixels in zip(torch.split(out, some), torch.split(image, some), strict=True):
@@ -136,13 +136,13 @@ class Finish:
 class Buffers:
     """Float32 batch memory that comes back when the last tensor or view of it is gone.
 
-    A fresh 64-picture batch costs 0.67 ms a picture to normalise, a used one 0.06 (2 CPU cores,
+    A fresh 64-image batch costs 0.67 ms an image to normalise, a used one 0.06 (2 CPU cores,
     torch 2.14), since the operating system hands out new pages slowly. A batch that is kept never
     changes: its block returns only when nothing refers to it any more.
 
     Args:
         keep: Free blocks kept for each size.
-        sizes: Sizes kept, those that were wanted last: pictures of many shapes, one a batch, would
+        sizes: Sizes kept, those that were wanted last: images of many shapes, one a batch, would
             else leave a block for each.
     """
 

@@ -78,7 +78,7 @@ class DataModule(Loading):
             worker threads, added while the run waits for batches and taken away while it does not,
             1 to the cores; ``workers`` says how many. Where threads cannot serve it is as None,
             and a line says why.
-        worker_type: ``"thread"``, for pictures whose transforms are torchvision's own: the same
+        worker_type: ``"thread"``, for images whose transforms are torchvision's own: the same
             batches to the bit for less CPU time; ``"process"``; or ``"auto"``: threads where they
             can serve and no option for processes, such as ``timeout``, was given.
         val_split: Share (float) or number (int) of samples for validation, where the source holds
@@ -196,11 +196,11 @@ class DataModule(Loading):
         return self._loader("predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Finish pictures that crossed as uint8, then call the module's own override."""
+        """Normalize images that crossed as uint8, then call the module's own override."""
         trainer = self.trainer
-        finish = self.finish_of(self._datasets.get(self._running_split()))
-        if finish is not None:
-            finished = mixed(finish(batch))
+        normalizer = self.normalizer_of(self._datasets.get(self._running_split()))
+        if normalizer is not None:
+            finished = mixed(normalizer(batch))
             if finished is not batch and trainer is not None:
                 finished = trainer.precision_plugin.convert_input(finished)
             batch = finished
@@ -281,7 +281,7 @@ class DataModule(Loading):
         return next(iter(loader))
 
     def plot(self, split: Split = "train", **options: Any) -> Figure:
-        """What a split looks like: a batch's pictures, a table's columns, or lengths of texts.
+        """What a split looks like: a batch's images, a table's columns, or lengths of texts.
 
         Args:
             split: Which.

@@ -1,4 +1,4 @@
-"""What sources of pictures share: transforms and pictures to predict that may be replaced."""
+"""What sources of images share: transforms and images to predict that may be replaced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from datamodules.settings.arguments import given_again, plain
 from .datamodule import DataModule
 
 
-class PictureDataModule(DataModule):
-    """Base of the sources of pictures.
+class ImageDataModule(DataModule):
+    """Base of the sources of images.
 
     A subclass keeps the arguments ``train_transform``, ``eval_transform`` and ``predict_path`` as
     ``_train_transform`` and so on before anything else asks for them, and has ``mixup`` and
@@ -27,7 +27,7 @@ class PictureDataModule(DataModule):
 
     @property
     def train_transform(self) -> Callable[[Any], Any] | None:
-        """What is done to each train picture; may be replaced."""
+        """What is done to each train image; may be replaced."""
         own = self._train_transform
         return self._preset("train") if own is None else given_again(own, "train_transform")
 
@@ -38,7 +38,7 @@ class PictureDataModule(DataModule):
 
     @property
     def eval_transform(self) -> Callable[[Any], Any] | None:
-        """What is done to each val, test and predict picture; may be replaced."""
+        """What is done to each val, test and predict image; may be replaced."""
         own = self._eval_transform
         return self._preset("eval") if own is None else given_again(own, "eval_transform")
 
@@ -69,7 +69,7 @@ class PictureDataModule(DataModule):
 
     @property
     def predict_keys(self) -> list[str]:
-        """Path of each predicted picture, in order."""
+        """Path of each predicted image, in order."""
         dataset = self.predict_dataset
         return [dataset.describe(i) for i in range(len(dataset))]
 

@@ -10,7 +10,7 @@ from lightning.pytorch.trainer.states import TrainerStatus
 from torch.utils.data import DataLoader
 
 from datamodules.batches.mixup import Mix
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.images.ram_cache import RamCache
 from datamodules.loading.auto_workers import AutoWorkers
 from datamodules.loading.make_loader import make_loader, make_plain_loader
@@ -33,14 +33,14 @@ class Loading(Source, L.LightningDataModule):
     Attributes:
         sampler: As it was given.
         loader_options: The user's own arguments of ``DataLoader``.
-        finish: Last step of pictures that leave their dataset as uint8.
+        normalizer: Last step of images that leave their dataset as uint8.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sampler: str | Sampling | Plan = "shuffle"
         self.loader_options: dict[str, Any] = {}
-        self.finish: Callable[[Any], Any] | None = None
+        self.normalizer: Callable[[Any], Any] | None = None
         self._guard = StepwiseGuard()
         self._auto: dict[str, AutoWorkers] = {}
         self._ram_cache: RamCache | None = None
@@ -51,13 +51,13 @@ class Loading(Source, L.LightningDataModule):
         return {split: auto.workers for split, auto in self._auto.items()}
 
     def mix(self) -> Mix | None:
-        """MixUp or CutMix of the train batches; a picture source says."""
+        """MixUp or CutMix of the train batches; an image source says."""
         return None
 
-    def finish_of(self, dataset: Any) -> Callable[[Any], Any] | None:
+    def normalizer_of(self, dataset: Any) -> Callable[[Any], Any] | None:
         """Last step of a dataset's batches: what its transform left to be done, or the source's."""
-        own = getattr(dataset, "finish", None)
-        return own if isinstance(own, Finish) else self.finish
+        own = getattr(dataset, "normalizer", None)
+        return own if isinstance(own, Normalizer) else self.normalizer
 
     def plan(self, dataset: Any) -> Any:
         """Plan of a training epoch over ``dataset``."""
@@ -94,7 +94,7 @@ class Loading(Source, L.LightningDataModule):
             return make_plain_loader(
                 data,
                 batch_size=size,
-                finish=crossing["finish"],
+                normalizer=crossing["normalizer"],
                 skipped=self.skipped_files(split),
                 collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             )
@@ -174,10 +174,10 @@ class Loading(Source, L.LightningDataModule):
         trainer = self.trainer if self._attached() else None
         crosses = trainer is not None and self._crosses(trainer)
         pin = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        return {"finish": None if crosses else self.finish_of(data), "pin_memory": pin}
+        return {"normalizer": None if crosses else self.normalizer_of(data), "pin_memory": pin}
 
     def _crosses(self, trainer: L.Trainer) -> bool:
-        """Whether pictures cross to a device as uint8 and are finished there."""
+        """Whether images cross to a device as uint8 and are finished there."""
         return bool(trainer.strategy.root_device.type != "cpu")
 
     def _ranks(self) -> dict[str, int]:

@@ -131,7 +131,7 @@ class Source:
 
     @property
     def input_sizes(self) -> dict[str, Any]:
-        """What sizes a net, as plain values: ``{"input_shape": [C, H, W]}`` for pictures."""
+        """What sizes a net, as plain values: ``{"input_shape": [C, H, W]}`` for images."""
         return dict(self._known("input_sizes"))
 
     def _known(self, name: str) -> Any:

@@ -64,8 +64,8 @@ def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
             "still belong to it; define split_fingerprint()"
         )
     transform = getattr(data, "eval_transform", None)
-    finish = {} if data.finish is None else vars(data.finish)
-    said = [f"{name}={finish[name]}" for name in ("mean", "std") if name in finish]
+    normalizer = {} if data.normalizer is None else vars(data.normalizer)
+    said = [f"{name}={normalizer[name]}" for name in ("mean", "std") if name in normalizer]
     said += [f"{name}={data.hparams[name]}" for name in FRAME if name in data.hparams]
     weights: list[Any] = [type(net).__qualname__]
     for name, value in sorted(net.state_dict().items()):
@@ -94,7 +94,7 @@ def write_features(
     """Run a frozen net once over train, val and test, in order, under the evaluation transform.
 
     Args:
-        data: Any datamodule with a split; train pictures are not augmented here.
+        data: Any datamodule with a split; train images are not augmented here.
         net: Maps inputs to (N, F); put into evaluation mode, its weights stay as they are.
         out: Folder of the features; one with the same keys is left as it is, another one replaced.
         batch_size: Samples a step.
@@ -251,7 +251,7 @@ def _run(
         loader = make_plain_loader(
             dataset,
             batch_size=batch_size,
-            finish=data.finish_of(dataset),
+            normalizer=data.normalizer_of(dataset),
             collate_fn=data.default_collate(split),
         )
         rows, at, targets = len(dataset), 0, []

@@ -1,4 +1,4 @@
-"""Figures of pictures: a batch with its labels, what augmentation makes of them, their sizes."""
+"""Figures of images: a batch with its labels, what augmentation makes of them, their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from datamodules.batches.nested import tensors_of
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 from datamodules.images.transforms import to_row
 from datamodules.insight.checks.transform_findings import steps
 from datamodules.insight.sample_view import class_names, original, target_name
@@ -35,22 +35,22 @@ CELL = 0.76  # inches
 
 
 @drawn
-def batch_pictures(dm: Any, one: Looked, *, most: int = 16) -> Figure:
-    """Pictures of a split's batch under their labels, normalisation undone.
+def batch_images(dm: Any, one: Looked, *, most: int = 16) -> Figure:
+    """Images of a split's batch under their labels, normalisation undone.
 
     Args:
         dm: Whose data they are.
-        one: The split; its batch holds pictures (N, C, H, W).
-        most: Pictures shown.
+        one: The split; its batch holds images (N, C, H, W).
+        most: Images shown.
     """
     images, target = one.inputs[:most], one.target
     names, scale = class_names(dm, one), getattr(dm, "target_scale", None)
     columns = min(4 if len(images) <= 8 else 6, max(1, len(images)))
     rows = -(-len(images) // columns)
     figure = new_figure(1.35 * rows, width=1.2 * columns)
-    for place, picture in enumerate(viewable(images, normalisation(dm, one))):
+    for place, image in enumerate(viewable(images, normalisation(dm, one))):
         axes = figure.add_subplot(rows, columns, place + 1)
-        axes.imshow(picture)
+        axes.imshow(image)
         axes.set_axis_off()
         if target is not None:
             said = target_name(target[place], names, scale)
@@ -66,7 +66,7 @@ def augmentation_grid(dm: Any, one: Looked, *, samples: int = 6, draws: int = 4)
 
     Args:
         dm: Whose data they are.
-        one: The split; its samples are pictures.
+        one: The split; its samples are images.
         samples: Rows.
         draws: Columns beside the original.
     """
@@ -83,9 +83,9 @@ def augmentation_grid(dm: Any, one: Looked, *, samples: int = 6, draws: int = 4)
     for row, index in enumerate(chosen.tolist()):
         first = original(one.dataset, index)
         cells = [None if first is None else viewable(first[None], None)[0]]
-        pictures = [_picture(column[row]) for column in made]
-        varied |= any(not torch.equal(p, pictures[0]) for p in pictures[1:])
-        cells += [viewable(picture[None], undone)[0] for picture in pictures]
+        images = [_image(column[row]) for column in made]
+        varied |= any(not torch.equal(p, images[0]) for p in images[1:])
+        cells += [viewable(image[None], undone)[0] for image in images]
         top = height - 0.3 - cell_size * (row + 1)
         for column, cell in enumerate(cells):
             place = (width + cell_size * column, top, cell_size - 0.05, cell_size - 0.05)
@@ -115,7 +115,7 @@ def augmentation_grid(dm: Any, one: Looked, *, samples: int = 6, draws: int = 4)
     said = "the draws of a sample differ" if varied else "all draws are the same: nothing is random"
     return Drawing(
         f"augmentation-{one.split}",
-        f"What the {one.split} transform makes of pictures",
+        f"What the {one.split} transform makes of images",
         f"{len(chosen)} {one.split} samples, each as it was read, with its size in pixels, and as "
         f"the transform gives it in {draws} epochs; {said}",
         figure,
@@ -162,16 +162,16 @@ def image_sizes(dm: Any, seen: Mapping[str, Looked]) -> Drawing | None:
     legend(figure, axes)
     one_size = bool((low == high).all())
     said = (
-        f"all pictures are {low[0]} x {low[1]} pixels"
+        f"all images are {low[0]} x {low[1]} pixels"
         if one_size
         else f"widths from {low[0]} to {high[0]}, heights from {low[1]} to {high[1]} pixels; a "
-        "larger mark stands for more pictures of that size"
+        "larger mark stands for more images of that size"
     )
-    return Drawing("image-sizes", "Sizes of the pictures", said, figure)
+    return Drawing("image-sizes", "Sizes of the images", said, figure)
 
 
 def viewable(images: Tensor, scale: Scale | None) -> npt.NDArray[np.float32]:
-    """Pictures as a screen takes them.
+    """Images as a screen takes them.
 
     uint8 as it is; floats by ``scale``, else as they are where they lie in 0..1 or 0..255, else
     stretched together from their lowest to their highest value.
@@ -200,11 +200,11 @@ def viewable(images: Tensor, scale: Scale | None) -> npt.NDArray[np.float32]:
 def normalisation(dm: Any, one: Looked) -> Scale | None:
     """Mean and standard deviation that a split's batches were normalised by, or None."""
     # the dataset's own is the end of its transform
-    finish = getattr(one.dataset, "finish", None) or getattr(dm, "finish", None)
-    if finish is not None and hasattr(finish, "mean") and len(one):
+    normalizer = getattr(one.dataset, "normalizer", None) or getattr(dm, "normalizer", None)
+    if normalizer is not None and hasattr(normalizer, "mean") and len(one):
         made = _draw(dm, one, np.array([0]), 0)[0][0]
-        if _picture((made, None)).dtype == torch.uint8:  # the finishing step takes those alone
-            return torch.tensor(finish.mean), torch.tensor(finish.std)
+        if _image((made, None)).dtype == torch.uint8:  # the finishing step takes those alone
+            return torch.tensor(normalizer.mean), torch.tensor(normalizer.std)
     return transform_scale(one)
 
 
@@ -217,8 +217,8 @@ def transform_scale(one: Looked) -> Scale | None:
     return None
 
 
-def shows_pictures(one: Looked) -> bool:
-    """Whether a split's batches are pictures (N, C, H, W)."""
+def shows_images(one: Looked) -> bool:
+    """Whether a split's batches are images (N, C, H, W)."""
     inputs = one.inputs
     return isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[1] in (1, 3, 4)
 
@@ -235,10 +235,10 @@ def _draw(dm: Any, one: Looked, indices: npt.NDArray[np.int64], epoch: int) -> l
     return [s if isinstance(s, tuple) and len(s) == 2 else (s, None) for s in made]
 
 
-def _picture(sample: Any) -> Tensor:
+def _image(sample: Any) -> Tensor:
     found = next(tensors_of(to_row(sample[0])), None)
     if found is None or found.ndim != 3:
-        raise ValueError("its samples hold no picture (C, H, W)")
+        raise ValueError("its samples hold no image (C, H, W)")
     return found
 
 
@@ -254,7 +254,7 @@ def _spread(one: Looked, most: int) -> npt.NDArray[np.int64]:
 
 def _sizes(one: Looked) -> npt.NDArray[np.int64]:
     data = one.dataset
-    if not isinstance(data, PictureDataset):
+    if not isinstance(data, ImageDataset):
         return np.empty((0, 2), np.int64)
     chosen = np.unique(np.linspace(0, len(data) - 1, MOST_SIZES).astype(np.int64))
     found = []

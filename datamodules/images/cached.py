@@ -1,4 +1,4 @@
-"""Where a whole decoded picture is asked for, the cache in RAM is asked first."""
+"""Where a whole decoded image is asked for, the cache in RAM is asked first."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from datamodules.images.decode.decode import decode_pixels, image_size
 from .free_memory import as_size
 from .ram_cache import HEAD, Pixels, RamCache
 
-ARRAY, PICTURE, TENSOR = range(3)
-LOOKED_AT = 32  # pictures whose headers tell what all will take
+ARRAY, IMAGE, TENSOR = range(3)
+LOOKED_AT = 32  # images whose headers tell what all will take
 
 
-class CachedPictures(Sequence[Any]):
-    """Sources of a picture dataset that are decoded once for all workers and epochs.
+class CachedImages(Sequence[Any]):
+    """Sources of an image dataset that are decoded once for all workers and epochs.
 
     Args:
-        sources: N paths, or a pack's pictures.
+        sources: N paths, or a pack's images.
         cache: Keeps them.
         part: Which numbers of the cache are meant.
         numbers: (N,) int64, the sources' numbers in it.
@@ -59,7 +59,7 @@ class CachedPictures(Sequence[Any]):
         return pixels
 
     def expected_bytes(self) -> int:
-        """What all pictures will take, by the headers of a few; 0 where none can be read."""
+        """What all images will take, by the headers of a few; 0 where none can be read."""
         channels = 3 if self.mode == "RGB" else 1
         found = []
         for index in np.linspace(0, len(self) - 1, min(LOOKED_AT, len(self))).astype(int).tolist():
@@ -71,14 +71,14 @@ class CachedPictures(Sequence[Any]):
         return round(sum(found) / len(found) * len(self)) if found else 0
 
 
-def warn_of_room(parts: Sequence[CachedPictures], limit: int) -> bool:
-    """Say before work is done that the limit will not hold all pictures; whether it was said."""
+def warn_of_room(parts: Sequence[CachedImages], limit: int) -> bool:
+    """Say before work is done that the limit will not hold all images; whether it was said."""
     expected = sum(part.expected_bytes() for part in parts)
     if expected > limit:
         warnings.warn(
-            f'cache="ram" will hold about {limit / expected:.0%} of the pictures: all take '
+            f'cache="ram" will hold about {limit / expected:.0%} of the images: all take '
             f"{as_size(expected)}, the limit is {as_size(limit)}; raise cache_bytes as far as "
-            "there is memory, or make a pack of smaller pictures (scripts/pack_images.py)",
+            "there is memory, or make a pack of smaller images (scripts/pack_images.py)",
             stacklevel=2,
         )
     return expected > limit
@@ -88,7 +88,7 @@ def loaded(load: Callable[[Any], Any], item: Any, cache: RamCache, part: str, nu
     """What ``load(item)`` gives, kept after the first time.
 
     Args:
-        load: Gives a PIL picture of mode RGB or L, or uint8 as an array or tensor.
+        load: Gives a PIL image of mode RGB or L, or uint8 as an array or tensor.
         item: What it is asked for.
         cache: Keeps it.
         part: Which numbers of the cache are meant.
@@ -112,7 +112,7 @@ def loaded(load: Callable[[Any], Any], item: Any, cache: RamCache, part: str, nu
 
 def _taken_apart(found: Any) -> tuple[int, Pixels]:
     if isinstance(found, Image.Image) and found.mode in ("RGB", "L"):
-        return PICTURE, np.asarray(found)
+        return IMAGE, np.asarray(found)
     if type(found) is Tensor and found.dtype == torch.uint8 and 1 <= found.ndim <= 3:
         return TENSOR, found.contiguous().numpy()
     if isinstance(found, np.ndarray) and found.dtype == np.uint8 and 1 <= found.ndim <= 3:
@@ -121,13 +121,13 @@ def _taken_apart(found: Any) -> tuple[int, Pixels]:
     mode = found.mode if isinstance(found, Image.Image) else getattr(found, "dtype", "")
     said += f" of {mode}" if mode else ""
     raise TypeError(
-        f'cache="ram" keeps 8-bit pictures: PIL of mode RGB or L, uint8 arrays or tensors; load '
+        f'cache="ram" keeps 8-bit images: PIL of mode RGB or L, uint8 arrays or tensors; load '
         f"gave {said}; convert it at the end of load, or leave cache out"
     )
 
 
 def _restored(kind: int, pixels: Pixels) -> Any:
-    if kind == PICTURE:
-        picture = Image.fromarray(pixels)
-        return picture.copy() if picture.readonly else picture  # grey shares the array's memory
+    if kind == IMAGE:
+        image = Image.fromarray(pixels)
+        return image.copy() if image.readonly else image  # grey shares the array's memory
     return torch.from_numpy(pixels.copy()) if kind == TENSOR else pixels.copy()

@@ -1,4 +1,4 @@
-"""Mean and standard deviation of each channel of the train pictures, for normalising."""
+"""Mean and standard deviation of each channel of the train images, for normalising."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.bad_samples import unreadable
-from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Finish
+from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalizer
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.settings.arguments import check_name
 from datamodules.settings.cpu_count import usable_cores
 
-MOST = 4_096  # pictures; the mean of so many is known to within 0.002 of the scale 0..1
+MOST = 4_096  # images; the mean of so many is known to within 0.002 of the scale 0..1
 
 
 def channel_statistics(
@@ -25,7 +25,7 @@ def channel_statistics(
     """Mean and (population) standard deviation over all pixels, on the scale 0 to 1.
 
     Args:
-        data: Items are pictures (C, H, W) uint8, or pairs that begin with one; best with
+        data: Items are images (C, H, W) uint8, or pairs that begin with one; best with
             evaluation's transform: the train rows as the net will be judged, without noise.
         most: At most so many, evenly spaced, the same in every process; None: all.
         skip: Leave out files that cannot be read; ``data`` has ``describe(index)``.
@@ -34,7 +34,7 @@ def channel_statistics(
         One value a channel each.
 
     Raises:
-        ValueError: If the pictures are finished already, differ in channels or are constant.
+        ValueError: If the images are finished already, differ in channels or are constant.
 
     Example:
         >>> black_and_white = [torch.tensor([[[0, 255]]], dtype=torch.uint8)]
@@ -59,29 +59,29 @@ def channel_statistics(
             continue
         if len(total) and found[1].shape != total.shape:
             raise ValueError(
-                f"train pictures have {total.shape[1]} and {found[1].shape[1]} channels, so they "
+                f"train images have {total.shape[1]} and {found[1].shape[1]} channels, so they "
                 "have no mean in common; let the transform give them one number of channels"
             )
         pixels, total = pixels + found[0], total + found[1] if len(total) else found[1]
     if not pixels:
-        raise ValueError("none of the train pictures can be read, so they have no mean")
+        raise ValueError("none of the train images can be read, so they have no mean")
     mean, square = (total / pixels / torch.tensor([[255.0], [255.0**2]])).double()
     std = (square - mean**2).clamp(min=0).sqrt()
     if bool((std < 1e-4).any()):
         raise ValueError(
-            f"a channel of the train pictures is constant (mean {mean.tolist()}, std "
+            f"a channel of the train images is constant (mean {mean.tolist()}, std "
             f"{std.tolist()}), so it cannot be normalised; give mean and std, or another mode"
         )
     return mean.tolist(), std.tolist()
 
 
-def finish_of(
+def normalizer_of(
     mode: str,
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
     normalize: str | None = None,
-) -> Finish:
-    """The finishing step of a source of pictures before anything was learnt.
+) -> Normalizer:
+    """The finishing step of a source of images before anything was learnt.
 
     Args:
         mode: ``"RGB"`` or ``"L"``.
@@ -100,26 +100,28 @@ def finish_of(
     channels = 3 if mode == "RGB" else 1
     grey = ([sum(IMAGENET_MEAN) / 3], [sum(IMAGENET_STD) / 3])
     default = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else grey
-    finish = Finish(default[0] if mean is None else mean, default[1] if std is None else std)
-    if len(finish.mean) != channels:
+    normalizer = Normalizer(
+        default[0] if mean is None else mean, default[1] if std is None else std
+    )
+    if len(normalizer.mean) != channels:
         raise ValueError(
-            f"mode={mode!r} has {channels} channels, got {len(finish.mean)} values of mean"
+            f"mode={mode!r} has {channels} channels, got {len(normalizer.mean)} values of mean"
         )
-    if max(finish.mean) > 1:
+    if max(normalizer.mean) > 1:
         raise ValueError(f"mean and std are on the scale 0 to 1, got mean={mean}; divide by 255")
-    return finish
+    return normalizer
 
 
-def _sums(picture: Any) -> tuple[int, Tensor]:
+def _sums(image: Any) -> tuple[int, Tensor]:
     """Pixels, and the sums (2, C) float64 of their levels and squares."""
-    whole = isinstance(picture, Tensor) and picture.dtype == torch.uint8 and picture.ndim == 3
+    whole = isinstance(image, Tensor) and image.dtype == torch.uint8 and image.ndim == 3
     if not whole:
-        kind = f"{picture.dtype}" if isinstance(picture, Tensor) else type(picture).__name__
+        kind = f"{image.dtype}" if isinstance(image, Tensor) else type(image).__name__
         raise ValueError(
-            f"the transform gives {kind} pictures, which are finished already, so a mean and std "
+            f"the transform gives {kind} images, which are finished already, so a mean and std "
             "would have no effect; let it end with uint8 (C, H, W), or normalise inside it"
         )
-    levels = picture.flatten(1).numpy().astype(np.float64)
+    levels = image.flatten(1).numpy().astype(np.float64)
     sums = np.stack([levels.sum(1), (levels**2).sum(1)])
     return levels.shape[1], torch.from_numpy(sums)
 

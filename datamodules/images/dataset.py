@@ -1,4 +1,4 @@
-"""Datasets of pictures: from files one by one, and from memory a batch at a time."""
+"""Datasets of images: from files one by one, and from memory a batch at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch
 from datamodules.batches.kernels import load_kernels
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
 from datamodules.images.fast.fast_transform import fast_transform
 from datamodules.readers.folders import check_folder, contents
@@ -26,29 +26,29 @@ from datamodules.seeding.sample_seeds import Seeds, below
 from datamodules.seeding.thread_rng import drawn_elsewhere
 
 from .listing import list_images, report_skipped
-from .packed import PackedPictures
-from .regions import Boxes, WholePicture
-from .transforms import PictureTransform
+from .packed import PackedImages
+from .regions import Boxes, WholeImage
+from .transforms import ImageTransform
 
-WORTH_COMPILING = 256  # pictures: loading the compiled loops takes the time of a few thousand
+WORTH_COMPILING = 256  # images: loading the compiled loops takes the time of a few thousand
 
 
-class PictureDataset(Dataset[Any]):
-    """Items are ``(picture, target)``, or bare pictures where there are no targets.
+class ImageDataset(Dataset[Any]):
+    """Items are ``(image, target)``, or bare images where there are no targets.
 
     Args:
-        sources: N paths, PIL pictures, arrays (H, W, C) or tensors (C, H, W).
+        sources: N paths, PIL images, arrays (H, W, C) or tensors (C, H, W).
         targets: (N,) int64 or (N, K) float32.
-        transform: What is done to each picture; see :class:`PictureTransform`.
+        transform: What is done to each image; see :class:`ImageTransform`.
         mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
-        keys: (N,) int64, numbers that tell pictures without a path apart; None: 0 to N - 1.
-        part: What the numbers count, for errors: ``"train"`` gives ``train picture 7``.
+        keys: (N,) int64, numbers that tell images without a path apart; None: 0 to N - 1.
+        part: What the numbers count, for errors: ``"train"`` gives ``train image 7``.
         fast: Take the short ways that the transform allows, see
             :class:`~datamodules.images.fast.fast_transform.FastTransform`.
 
     Attributes:
-        finish: What is left to be done to a batch of :meth:`unfinished` samples; None where it is
-            the transform's no more.
+        normalizer: Normalizes a batch of :meth:`unnormalized` samples; None if the transform
+            does it itself.
     """
 
     def __init__(
@@ -63,10 +63,12 @@ class PictureDataset(Dataset[Any]):
         fast: bool = False,
     ) -> None:
         self.sources, self.targets, self.mode = sources, targets, mode
-        self.transform = PictureTransform(transform)
+        self.transform = ImageTransform(transform)
         self.keys, self.part = keys, part
         self._fast = fast_transform(transform, 3 if mode == "RGB" else 1) if fast else None
-        self.finish: Finish | None = self._fast.finish if self._fast is not None else None
+        self.normalizer: Normalizer | None = (
+            self._fast.normalizer if self._fast is not None else None
+        )
         if self._fast is not None and len(self.sources) >= WORTH_COMPILING:
             load_kernels()
 
@@ -75,35 +77,37 @@ class PictureDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         self.check_unchanged()
-        sample = self.unfinished(index)
-        picture = sample if self.targets is None else sample[0]
-        if not _is_pixels(picture):
+        sample = self.unnormalized(index)
+        image = sample if self.targets is None else sample[0]
+        if not _is_pixels(image):
             return sample
-        picture = self.finish(picture[None])[0] if self.finish else picture.contiguous()
-        return picture if self.targets is None else (picture, sample[1])
+        image = self.normalizer(image[None])[0] if self.normalizer else image.contiguous()
+        return image if self.targets is None else (image, sample[1])
 
-    def unfinished(self, index: int, seed: int | None = None) -> Any:
+    def unnormalized(self, index: int, seed: int | None = None) -> Any:
         """An item before the end of the transform that ``finish`` does for the whole batch.
 
         Args:
             index: Which.
             seed: What the random generators are to be seeded by; None leaves them as they are.
         """
-        picture = self._picture(index, seed)
-        finish = self.finish
-        channels = len(finish.mean) if finish is not None else 3 if self.mode == "RGB" else 1
-        if _is_pixels(picture) and len(picture) != channels:
+        image = self._image(index, seed)
+        normalizer = self.normalizer
+        channels = (
+            len(normalizer.mean) if normalizer is not None else 3 if self.mode == "RGB" else 1
+        )
+        if _is_pixels(image) and len(image) != channels:
             # the finishing step would leave it as it is, and the net would get raw bytes
             raise ValueError(
-                f"the transform made a uint8 picture of {len(picture)} channels, {self.mode!r} has "
+                f"the transform made a uint8 image of {len(image)} channels, {self.mode!r} has "
                 f"{channels}; keep the channels, or choose the mode to fit"
             )
         if self.targets is None:
-            return picture
+            return image
         target = self.targets[index]
-        return picture, int(target) if target.dtype == torch.int64 else target
+        return image, int(target) if target.dtype == torch.int64 else target
 
-    def _picture(self, index: int, seed: int | None) -> Any:
+    def _image(self, index: int, seed: int | None) -> Any:
         fast = self._fast
         if seed is not None and (fast is None or not fast.is_proved or not fast.takes_seeds):
             seed_all(seed)
@@ -114,20 +118,20 @@ class PictureDataset(Dataset[Any]):
         try:
             if fast.crop_first is not None:
                 return fast.of_boxes(self._boxes(index), seed)
-            return fast.of_picture(self._whole(index))
+            return fast.of_image(self._whole(index))
         except (TypeError, AttributeError):
             if before is None:
                 raise
-            set_random_state(before)  # the transform may want tensors: see PictureTransform
-            self._fast = self.finish = None
+            set_random_state(before)  # the transform may want tensors: see ImageTransform
+            self._fast = self.normalizer = None
             return self.transform(self._whole(index))
 
     def _boxes(self, index: int) -> Boxes:
-        if isinstance(self.sources, PackedPictures):
+        if isinstance(self.sources, PackedImages):
             return self.sources.boxes(index, mode=self.mode)
         source = self._source(index)
         name = source if isinstance(source, str) else self.describe(index)
-        return WholePicture(decode_pixels(source, mode=self.mode, name=name), self.mode)
+        return WholeImage(decode_pixels(source, mode=self.mode, name=name), self.mode)
 
     def _whole(self, index: int) -> Image.Image:
         return self._decoded(self._source(index), self.describe(index))
@@ -142,7 +146,7 @@ class PictureDataset(Dataset[Any]):
         if not isinstance(source, str | os.PathLike):
             return decode_image(source, mode=self.mode, name=name)
         # a 500x375 JPEG takes 0.91 ms of CPU, against 1.04 by decode_image (simplejpeg 1.9, Pillow
-        # picture included, 2 cores, n = 9 rounds of 24 files)
+        # image included, 2 cores, n = 9 rounds of 24 files)
         pixels = decode_pixels(source, mode=self.mode, name=name)
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
 
@@ -161,34 +165,34 @@ class PictureDataset(Dataset[Any]):
         return self._fast is not None and self._fast.draws_alone
 
     def drawn_elsewhere(self) -> str | None:
-        """The step that keeps the pictures from worker threads, or None."""
+        """The step that keeps the images from worker threads, or None."""
         return drawn_elsewhere(self.transform.transform)
 
     def blank(self) -> Any:
-        """A sample of the shape that the transform makes, of an empty picture."""
+        """A sample of the shape that the transform makes, of an empty image."""
         blank = Image.new(self.mode, (256, 256))
-        picture = self.transform(blank) if self._fast is None else self._fast.of_picture(blank)
-        return picture if self.targets is None else (picture, 0)
+        image = self.transform(blank) if self._fast is None else self._fast.of_image(blank)
+        return image if self.targets is None else (image, 0)
 
     def describe(self, index: int) -> str:
-        """Path of a picture, or its number where it came as pixels."""
+        """Path of an image, or its number where it came as pixels."""
         source = getattr(self.sources, "names", self.sources)[index]  # packed ones have names
         return source if isinstance(source, str) else _numbered(index, self.keys, self.part)
 
 
 class PixelDataset(Dataset[Any]):
-    """Pictures in memory: a batch is one gather, shifted and flipped as a whole.
+    """Images in memory: a batch is one gather, shifted and flipped as a whole.
 
-    A random shift is a window of the padded picture, so that cropping costs no more than reading;
+    A random shift is a window of the padded image, so that cropping costs no more than reading;
     its draws come from each sample's own seed.
 
     Args:
         pixels: (N, C, H, W) uint8.
         targets: (N,) int64.
-        padding: Zeros put around each picture for the random shift; 0: none.
-        flip: Whether half of the pictures are flipped left to right.
-        keys: As in :class:`PictureDataset`.
-        part: As in :class:`PictureDataset`.
+        padding: Zeros put around each image for the random shift; 0: none.
+        flip: Whether half of the images are flipped left to right.
+        keys: As in :class:`ImageDataset`.
+        part: As in :class:`ImageDataset`.
     """
 
     def __init__(
@@ -213,12 +217,12 @@ class PixelDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"picture {index} of {len(self)}")
+            raise IndexError(f"image {index} of {len(self)}")
         batch = self.get_batch(np.array([index % len(self)]), None)
         return batch.inputs[0], int(batch.target[0])
 
     def describe(self, index: int) -> str:
-        """Number of a picture in the files."""
+        """Number of an image in the files."""
         return _numbered(index, self.keys, self.part)
 
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Seeds | None) -> Batch:
@@ -233,17 +237,17 @@ class PixelDataset(Dataset[Any]):
         """
         # checks the indices too: a window has none of its own to run into
         target = self.targets.index_select(0, torch.from_numpy(indices))
-        picture = self._windows(indices, seeds)
+        image = self._windows(indices, seeds)
         if self.flip and seeds is not None:
             flipped = np.flatnonzero(below(seeds, 2, stream=2).numpy())
-            # torch mirrors a byte picture in a third of NumPy's time
-            picture[flipped] = torch.from_numpy(picture.take(flipped, 0)).flip(-1).numpy()
-        return Batch(torch.from_numpy(picture), target)
+            # torch mirrors a byte image in a third of NumPy's time
+            image[flipped] = torch.from_numpy(image.take(flipped, 0)).flip(-1).numpy()
+        return Batch(torch.from_numpy(image), target)
 
     def _windows(
         self, indices: npt.NDArray[np.int64], seeds: Seeds | None
     ) -> npt.NDArray[np.uint8]:
-        """(N, C, H, W) copies of the pictures, or of windows of them at random places."""
+        """(N, C, H, W) copies of the images, or of windows of them at random places."""
         whole = self.pixels.numpy()
         if not self.padding or not len(indices):
             cut: npt.NDArray[np.uint8] = whole.take(indices, 0)
@@ -264,38 +268,38 @@ class PixelDataset(Dataset[Any]):
 
 
 def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
-    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or pictures.
+    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or images.
 
     Raises:
         FileNotFoundError: If a folder does not exist.
-        ValueError: If nothing was given, the folder holds no picture, or a single array was given.
+        ValueError: If nothing was given, the folder holds no image, or a single array was given.
     """
     if path is None:
-        raise ValueError("pass predict_path=, a folder, or a list of paths or pictures")
+        raise ValueError("pass predict_path=, a folder, or a list of paths or images")
     if isinstance(path, str | Path):
         if Path(path).expanduser().is_file():
             return PathList([str(Path(path).expanduser())])
         folder = check_folder(path, "predict_path")
         found, skipped = list_images(folder)
         if not found:
-            raise ValueError(f"predict_path={str(path)!r} holds no pictures; {contents(folder)}")
+            raise ValueError(f"predict_path={str(path)!r} holds no images; {contents(folder)}")
         report_skipped(skipped)
         return PathList(found)
     if isinstance(path, Image.Image):
         return [path]
     if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
         raise ValueError(
-            f"predict_path is one array {tuple(path.shape)}; give a list of pictures: [array]"
+            f"predict_path is one array {tuple(path.shape)}; give a list of images: [array]"
         )
     items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
     if not items:
-        raise ValueError("predict_path is an empty list; give paths or pictures")
+        raise ValueError("predict_path is an empty list; give paths or images")
     return PathList(items) if all(isinstance(item, str) for item in items) else items
 
 
-def _is_pixels(picture: Any) -> bool:
-    return isinstance(picture, Tensor) and picture.dtype == torch.uint8 and picture.ndim == 3
+def _is_pixels(image: Any) -> bool:
+    return isinstance(image, Tensor) and image.dtype == torch.uint8 and image.ndim == 3
 
 
 def _numbered(index: int, keys: npt.NDArray[np.int64] | None, part: str) -> str:
-    return f"{part} picture {index if keys is None else keys[index]}".lstrip()
+    return f"{part} image {index if keys is None else keys[index]}".lstrip()

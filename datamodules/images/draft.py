@@ -9,19 +9,19 @@ import numpy as np
 
 from datamodules.images.decode.decode import decode_image
 
-SIDES = 2  # a drafted picture keeps so many times the side that the net sees
+SIDES = 2  # a drafted image keeps so many times the side that the net sees
 
 
-class DraftPictures(Sequence[Any]):
-    """Sources of a picture dataset that are decoded at 1/2, 1/4 or 1/8 where they are large.
+class DraftImages(Sequence[Any]):
+    """Sources of an image dataset that are decoded at 1/2, 1/4 or 1/8 where they are large.
 
-    A JPEG is stored as blocks of waves; leaving out the short ones gives a smaller picture for
+    A JPEG is stored as blocks of waves; leaving out the short ones gives a smaller image for
     less work, but not the pixels that decoding and resizing give. Other formats and small
-    pictures stay as they are.
+    images stay as they are.
 
     Args:
         paths: N paths.
-        image_size: Side that the net sees; a picture keeps twice that on its shorter side.
+        image_size: Side that the net sees; an image keeps twice that on its shorter side.
         mode: ``"RGB"`` or ``"L"``.
     """
 
@@ -33,5 +33,5 @@ class DraftPictures(Sequence[Any]):
 
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
         """(H, W, C) uint8, C = 3 or 1."""
-        picture = decode_image(self.names[index], mode=self.mode, least_side=self.least_side)
-        return np.atleast_3d(np.asarray(picture))
+        image = decode_image(self.names[index], mode=self.mode, least_side=self.least_side)
+        return np.atleast_3d(np.asarray(image))

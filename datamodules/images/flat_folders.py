@@ -1,4 +1,4 @@
-"""Folders of plain picture files, listed and sorted without a text for each path."""
+"""Folders of plain image files, listed and sorted without a text for each path."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Places = npt.NDArray[np.int64]
 
 
 def flat_folder(folder: str, endings: Collection[str]) -> PathBytes | None:
-    """List a folder, sorted by name, if it holds plain pictures and hidden files alone.
+    """List a folder, sorted by name, if it holds plain images and hidden files alone.
 
     A third of the time that asking, naming and sorting each entry takes.
 
     Args:
         folder: Its path, as the paths are to begin.
-        endings: Of pictures: ``".jpg"`` and the like, in lower case.
+        endings: Of images: ``".jpg"`` and the like, in lower case.
 
     Returns:
         The paths; None where there are few entries, or one that needs a further question: a

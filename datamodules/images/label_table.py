@@ -23,7 +23,7 @@ ENDINGS = (".csv", ".txt", ".tsv", ".tab", ".parquet", ".pq")
 
 
 class LabelTable(NamedTuple):
-    """One row a picture, in the table's order.
+    """One row an image, in the table's order.
 
     Attributes:
         paths: N paths.
@@ -38,7 +38,7 @@ class LabelTable(NamedTuple):
     extra: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
 
 
-def several_labels(
+def is_multilabel(
     table: str | Path | None, label_column: str | Sequence[str], label_separator: str | None
 ) -> bool:
     """Whether the options mean several labels a row.
@@ -49,14 +49,14 @@ def several_labels(
     columns = not isinstance(label_column, str)
     if columns and label_separator is not None:
         raise ValueError("label_separator parts one column, but label_column names several")
-    several = columns or label_separator is not None
-    if several and (table is None or not label_column or label_separator == ""):
+    multilabel = columns or label_separator is not None
+    if multilabel and (table is None or not label_column or label_separator == ""):
         raise ValueError(
             "several labels a row need table=, and label_column= with one column or more or a "
             f"label_separator= that is not empty; got table={table}, label_column={label_column}, "
             f"label_separator={label_separator!r}"
         )
-    return several
+    return multilabel
 
 
 def read_label_table(
@@ -75,7 +75,7 @@ def read_label_table(
 
     Args:
         table: Relative to ``root`` or to the working directory.
-        root: Folder of the pictures.
+        root: Folder of the images.
         file_column: Column of file names.
         label_column: Column of labels, or several of 0 and 1.
         label_separator: Parts several labels in one cell.
@@ -194,18 +194,18 @@ def _find(names: list[str], root: Path, table: str, column: str) -> list[str]:
         if found in first:
             raise ValueError(
                 f"{table} names {name!r} twice (rows {first[found]} and {row}); several labels of "
-                "a picture go into one row, with label_separator= or a column for each"
+                "an image go into one row, with label_separator= or a column for each"
             )
         first[found] = row
         paths.append(found)
     if len(paths) < len(files) and not lost:
-        log.info("%d of %d pictures are not in %s", len(files) - len(paths), len(files), table)
+        log.info("%d of %d images are not in %s", len(files) - len(paths), len(files), table)
     if lost:
         name = names[lost[0]]
         key = unicodedata.normalize("NFC", posixpath.normpath(name.replace("\\", "/")))
-        why = "is the name of two files" if key in loose else "has no picture"
+        why = "is the name of two files" if key in loose else "has no image"
         raise FileNotFoundError(
             f"{table}: {len(lost)} of {len(names)} names in {column!r} cannot be told: {name!r} "
-            f"(row {lost[0]}) {why} under {root}, which holds {len(files)} pictures"
+            f"(row {lost[0]}) {why} under {root}, which holds {len(files)} images"
         )
     return paths

@@ -38,7 +38,7 @@ class Listing(NamedTuple):
 
     Attributes:
         paths: N paths, sorted by class, root and name.
-        folders: The class of each folder and its number of pictures, in the order of the paths.
+        folders: The class of each folder and its number of images, in the order of the paths.
         classes: Sorted class names, those of empty folders too.
     """
 
@@ -58,7 +58,7 @@ def list_classes(roots: Sequence[Path]) -> Listing:
     Hidden files, ``__MACOSX``, checkpoint folders and AppleDouble twins are not data.
 
     Raises:
-        ValueError: If there is no class folder, no picture in any of them, or a link leads back
+        ValueError: If there is no class folder, no image in any of them, or a link leads back
             into a folder above it.
         FileNotFoundError: If a link leads nowhere.
     """
@@ -73,7 +73,7 @@ def list_classes(roots: Sequence[Path]) -> Listing:
     parts: list[PathBytes] = []
     counts: list[tuple[str, int]] = []
     for name, _, folder in sorted(folders):
-        parts.append(_pictures(folder, skipped))
+        parts.append(_class_images(folder, skipped))
         counts.append((name, parts[-1].places.shape[1]))
     if not parts:
         where = ", ".join(map(str, roots))
@@ -83,7 +83,7 @@ def list_classes(roots: Sequence[Path]) -> Listing:
     if not any(count for _, count in counts):
         where = ", ".join(map(str, roots))
         raise ValueError(
-            f"the class folders of {where} hold no pictures; {'; '.join(map(contents, roots))}"
+            f"the class folders of {where} hold no images; {'; '.join(map(contents, roots))}"
         )
     report_skipped(skipped)
     return Listing(PathList.joined(parts), counts, sorted({name for name, _ in counts}))
@@ -108,15 +108,15 @@ def report_skipped(skipped: Counter[str]) -> None:
     """Log what a listing passed over."""
     if skipped:
         said = ", ".join(f"{count} {ending}" for ending, count in sorted(skipped.items()))
-        log.info("passed over, not pictures or not in a class folder: %s", said)
+        log.info("passed over, not images or not in a class folder: %s", said)
 
 
 # sorted as on Linux, or the split would be another one on Windows
 _portable = None if os.sep == "/" else (lambda path: path.replace(os.sep, "/"))
 
 
-def _pictures(folder: str, skipped: Counter[str]) -> PathBytes:
-    """Pictures of a class, sorted."""
+def _class_images(folder: str, skipped: Counter[str]) -> PathBytes:
+    """Images of a class, sorted."""
     above = folder_chain(Path(folder).parent)
     flat = None if folder_identity(folder) in above else flat_folder(folder, IMAGE_SUFFIXES)
     if flat is not None:
@@ -133,7 +133,7 @@ def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            # nearly all are plain files of pictures: no clutter has such an ending, and they need
+            # nearly all are plain files of images: no clutter has such an ending, and they need
             # no further question
             if name[-4:] in USUAL_ENDINGS and entry.is_file(follow_symlinks=False):
                 names.append(name)

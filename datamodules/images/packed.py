@@ -1,4 +1,4 @@
-"""Pictures of a pack in the place of files, under the files' names."""
+"""Images of a pack in the place of files, under the files' names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datamodules.images.packs.image_pack import PicturePack
+from datamodules.images.packs.image_pack import ImagePack
 
 from .regions import Boxes
 
 
-class PackedPictures(Sequence[Any]):
-    """M pictures of a pack as sources of a picture dataset.
+class PackedImages(Sequence[Any]):
+    """M images of a pack as sources of an image dataset.
 
     Args:
         pack: The pack.
@@ -23,9 +23,7 @@ class PackedPictures(Sequence[Any]):
         names: M paths of the files they were made from, for messages.
     """
 
-    def __init__(
-        self, pack: PicturePack, rows: npt.NDArray[np.int64], names: Sequence[str]
-    ) -> None:
+    def __init__(self, pack: ImagePack, rows: npt.NDArray[np.int64], names: Sequence[str]) -> None:
         self.pack, self.names = pack, names
         self.rows = torch.from_numpy(rows)  # a tensor goes to workers without a copy
 
@@ -36,5 +34,5 @@ class PackedPictures(Sequence[Any]):
         return self.pack.content(int(self.rows[index]))
 
     def boxes(self, index: int, *, mode: Literal["RGB", "L"]) -> Boxes:
-        """One picture, to be read by boxes; see :meth:`PicturePack.picture`."""
-        return self.pack.picture(int(self.rows[index]), mode=mode, name=lambda: self.names[index])
+        """One image, to be read by boxes; see :meth:`ImagePack.image`."""
+        return self.pack.image(int(self.rows[index]), mode=mode, name=lambda: self.names[index])

@@ -1,6 +1,6 @@
-"""Decoded pictures kept once for all workers, in files in the machine's memory.
+"""Decoded images kept once for all workers, in files in the machine's memory.
 
-Pixels are appended to one file; an index of a number a picture says where they begin. Both are
+Pixels are appended to one file; an index of a number an image says where they begin. Both are
 written by system calls, pixels first, and read through memory maps: no reader takes a lock, full
 memory is an error and no signal that ends the worker, and processes made by fork, forkserver or
 spawn need no more than the folder's name.
@@ -53,7 +53,7 @@ def check_cache(cache: Any, cache_bytes: Any) -> None:
 
 
 class RamCache:
-    """8-bit pictures by part and number, kept from their first use on.
+    """8-bit images by part and number, kept from their first use on.
 
     The folder goes when its maker does, and one that a killed process left goes when the next
     cache is made.
@@ -94,12 +94,12 @@ class RamCache:
                 index.truncate(8 * max(1, count))
 
     def get(self, part: str, number: int) -> tuple[int, Pixels] | None:
-        """Kind and pixels of a picture, or None; the memory is the cache's own, to be read only."""
+        """Kind and pixels of an image, or None; the memory is the cache's own, to be read only."""
         here = self._here()
         return None if here is None else here.get(part, number)
 
     def put(self, part: str, number: int, kind: int, pixels: Pixels) -> None:
-        """Keep a picture for every process, unless the limit is reached.
+        """Keep an image for every process, unless the limit is reached.
 
         Args:
             part: Which numbers are meant.
@@ -122,7 +122,7 @@ class RamCache:
         return 0
 
     def counts(self) -> dict[str, int]:
-        """Pictures kept, by part."""
+        """Images kept, by part."""
         found = {}
         for file in sorted(self.folder.glob(f"{INDEX}-*")):
             found[file.name.removeprefix(f"{INDEX}-")] = int(
@@ -132,7 +132,7 @@ class RamCache:
 
     def __str__(self) -> str:
         kept = sum(self.counts().values())
-        return f"{kept:,} pictures in RAM, {as_size(self.used)} of at most {as_size(self.limit)}"
+        return f"{kept:,} images in RAM, {as_size(self.used)} of at most {as_size(self.limit)}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"limit": self.limit, "folder": self.folder, "_opened": None}
@@ -188,7 +188,7 @@ class Opened:
             if not self.full:
                 self.full = True
                 warnings.warn(
-                    f'cache="ram" is full at {as_size(used)}: the other pictures are decoded each '
+                    f'cache="ram" is full at {as_size(used)}: the other images are decoded each '
                     "time; raise cache_bytes, or leave it so",
                     stacklevel=2,
                 )
@@ -218,7 +218,7 @@ class Opened:
         total = shutil.disk_usage(self.folder)
         return RuntimeError(
             f'cache="ram": {self.folder.parent} is full: it holds {as_size(total.total)}, '
-            f"{as_size(total.free)} are free, the cache has {as_size(used)} and the next picture "
+            f"{as_size(total.free)} are free, the cache has {as_size(used)} and the next image "
             f"needs {as_size(needed)}; lower cache_bytes, free memory, or give a container more "
             "(--shm-size)"
         )

@@ -1,4 +1,4 @@
-"""A picture that is read by boxes: what a crop needs is all that is made."""
+"""An image that is read by boxes: what a crop needs is all that is made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Boxes(Protocol):
-    """One picture, before its pixels are made.
+    """One image, before its pixels are made.
 
     Attributes:
         height: In pixels, after orientation.
@@ -25,12 +25,12 @@ class Boxes(Protocol):
     def width(self) -> int: ...  # noqa: D102
 
     def box(self, top: int, left: int, height: int, width: int) -> Pixels:
-        """(height, width, C) uint8 of a box inside the picture; to be read only."""
+        """(height, width, C) uint8 of a box inside the image; to be read only."""
         ...
 
 
-class WholePicture:
-    """A picture that is in memory already; its boxes are views.
+class WholeImage:
+    """An image that is in memory already; its boxes are views.
 
     Args:
         pixels: (H, W, C) uint8, C = 1 or 3.

@@ -1,4 +1,4 @@
-"""Where the pictures of a split come from: files, drafts of them, a pack, the cache in RAM."""
+"""Where the images of a split come from: files, drafts of them, a pack, the cache in RAM."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.images.packs.image_pack import PicturePack
+from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.path_list import PathList
 
-from .cached import CachedPictures, warn_of_room
-from .draft import DraftPictures
+from .cached import CachedImages, warn_of_room
+from .draft import DraftImages
 from .listing import seen_from
-from .packed import PackedPictures
+from .packed import PackedImages
 from .ram_cache import RamCache
 
 Rows = npt.NDArray[np.int64]
 
 
-class PictureSources:
-    """The pictures of each split, before they are decoded.
+class ImageSources:
+    """The images of each split, before they are decoded.
 
     Args:
         paths: The files of each split.
         mode: ``"RGB"`` or ``"L"``.
-        draft: Decode large JPEGs at a part of their size, for pictures of this size; None: at
+        draft: Decode large JPEGs at a part of their size, for images of this size; None: at
             their own.
 
     Attributes:
@@ -38,9 +38,9 @@ class PictureSources:
         self, paths: Mapping[str, PathList], *, mode: Literal["RGB", "L"], draft: int | None = None
     ) -> None:
         self.paths, self.mode, self.draft = dict(paths), mode, draft
-        self.pack: PicturePack | None = None
+        self.pack: ImagePack | None = None
         self._rows: dict[str, Rows] = {}
-        self._in_ram: dict[str, CachedPictures] = {}
+        self._in_ram: dict[str, CachedImages] = {}
         self._is_room_said = False
 
     def open_pack(self, path: str | Path, roots: list[Path]) -> None:
@@ -52,29 +52,29 @@ class PictureSources:
         """
         if len(roots) > 1:
             raise ValueError("a pack goes with one root, got several")
-        self.pack = PicturePack(path)
+        self.pack = ImagePack(path)
         for split, paths in self.paths.items():
             self._rows[split] = self.pack.rows_of(list(seen_from(roots, paths)), paths)
 
     def of(self, split: str, rows: Rows) -> Any:
-        """Sources of some pictures of a split."""
+        """Sources of some images of a split."""
         paths = self.paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
         if self.pack is not None:
-            return PackedPictures(self.pack, self._rows[split][rows], paths)
+            return PackedImages(self.pack, self._rows[split][rows], paths)
         return self.drafted(paths)
 
     def drafted(self, sources: Any) -> Any:
         """Files, to be decoded at a part of their size where that was asked for."""
         if self.draft is None or not isinstance(sources, PathList):
             return sources  # nothing to be decoded from a file
-        return DraftPictures(sources, self.draft, mode=self.mode)
+        return DraftImages(sources, self.draft, mode=self.mode)
 
-    def cached(self, split: str, rows: Rows, cache: RamCache) -> CachedPictures:
+    def cached(self, split: str, rows: Rows, cache: RamCache) -> CachedImages:
         """As :meth:`of`, each kept from its first use on; warns once where there is no room."""
         cache.add_part(split, len(self.paths[split]))
-        found = CachedPictures(self.of(split, rows), cache, split, rows, mode=self.mode)
+        found = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)
         self._in_ram[split] = found
         if not self._is_room_said:
             self._is_room_said = warn_of_room(list(self._in_ram.values()), cache.limit)

@@ -1,4 +1,4 @@
-"""Train and eval presets for pictures, and the frame around a user's own transform."""
+"""Train and eval presets for images, and the frame around a user's own transform."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from datamodules.seeding.random_state import random_state, set_random_state
 
-SMALL = 64  # pictures up to this side are shifted; larger ones are cropped at random scales
+SMALL = 64  # images up to this side are shifted; larger ones are cropped at random scales
 
 
 def train_preset(size: int, *, flip: bool = True) -> Callable[[Any], Any]:
-    """Random crops and flips on a PIL picture, giving ``size`` x ``size``.
+    """Random crops and flips on a PIL image, giving ``size`` x ``size``.
 
     Up to 64 pixels: a random shift of an eighth (the CIFAR recipe of He et al., CVPR 2016); above:
     a crop of random scale and ratio (Szegedy et al., CVPR 2015).
@@ -33,7 +33,7 @@ def train_preset(size: int, *, flip: bool = True) -> Callable[[Any], Any]:
 
 
 def eval_preset(size: int) -> Callable[[Any], Any]:
-    """The same fixed view each time: the whole small picture, the middle of a large one."""
+    """The same fixed view each time: the whole small image, the middle of a large one."""
     from torchvision.transforms import v2
 
     if size <= SMALL:
@@ -49,14 +49,14 @@ def _compose(steps: list[Any]) -> Callable[[Any], Any]:
     return composed
 
 
-class PictureTransform:
-    """Calls a transform on a picture and brings the result into the form of a batch's row.
+class ImageTransform:
+    """Calls a transform on an image and brings the result into the form of a batch's row.
 
-    The transform gets a PIL picture, as torchvision's datasets give it, or, if that raises a
+    The transform gets a PIL image, as torchvision's datasets give it, or, if that raises a
     TypeError or AttributeError and a tensor does not, a uint8 tensor (C, H, W) from then on.
 
     Args:
-        transform: Any callable; None passes the picture on.
+        transform: Any callable; None passes the image on.
 
     Raises:
         TypeError: If it cannot be called, or is a class in place of its instance.
@@ -66,32 +66,32 @@ class PictureTransform:
         if isinstance(transform, type) or not (transform is None or callable(transform)):
             raise TypeError(f"a transform must be a callable, such as Flip(), got {transform!r}")
         self.transform = transform
-        self._takes: Literal["picture", "tensor"] | None = None
+        self._takes: Literal["pil", "tensor"] | None = None
 
-    def __call__(self, picture: Image.Image) -> Any:
-        """Transform one picture.
+    def __call__(self, image: Image.Image) -> Any:
+        """Transform one image.
 
         Returns:
             uint8 (C, H, W), which the finishing step normalises, or what else the transform gave:
             a float tensor is finished already and stays as it is.
         """
         if self.transform is None:
-            return to_row(picture)
+            return to_row(image)
         if self._takes == "tensor":
-            return to_row(self.transform(to_row(picture)))
-        if self._takes == "picture":
-            return to_row(self.transform(picture))
-        return self._first(picture, self.transform)
+            return to_row(self.transform(to_row(image)))
+        if self._takes == "pil":
+            return to_row(self.transform(image))
+        return self._first(image, self.transform)
 
-    def _first(self, picture: Image.Image, transform: Callable[[Any], Any]) -> Any:
+    def _first(self, image: Image.Image, transform: Callable[[Any], Any]) -> Any:
         before = random_state()
         try:
-            row = to_row(transform(picture))
-            self._takes = "picture"
+            row = to_row(transform(image))
+            self._takes = "pil"
         except (TypeError, AttributeError):
             set_random_state(before)  # the draws of this sample are its own
             try:
-                row = to_row(transform(to_row(picture)))
+                row = to_row(transform(to_row(image)))
             except Exception:
                 row = None
             if row is None:  # not for want of a tensor: the first error is the true one
@@ -100,30 +100,30 @@ class PictureTransform:
         return row
 
 
-def to_row(picture: Any) -> Any:
-    """PIL picture, NumPy picture (H, W, C) or tensor to a plain tensor; the rest passes.
+def to_row(image: Any) -> Any:
+    """PIL image, NumPy image (H, W, C) or tensor to a plain tensor; the rest passes.
 
     float64, as NumPy divides, becomes float32: Apple's devices cannot hold it.
     """
-    if isinstance(picture, Image.Image):
-        if picture.mode in ("1", "P"):  # bits and numbers of colours are no levels
-            picture = picture.convert("L" if picture.mode == "1" else "RGB")
-        picture = np.array(picture)
-    if isinstance(picture, np.ndarray):
-        if picture.ndim in (2, 3):
-            picture = np.atleast_3d(picture).transpose(2, 0, 1)
-        picture = torch.from_numpy(np.ascontiguousarray(picture))
-    if isinstance(picture, Tensor):
+    if isinstance(image, Image.Image):
+        if image.mode in ("1", "P"):  # bits and numbers of colours are no levels
+            image = image.convert("L" if image.mode == "1" else "RGB")
+        image = np.array(image)
+    if isinstance(image, np.ndarray):
+        if image.ndim in (2, 3):
+            image = np.atleast_3d(image).transpose(2, 0, 1)
+        image = torch.from_numpy(np.ascontiguousarray(image))
+    if isinstance(image, Tensor):
         # while torchvision is not imported nothing is of its kind; a spawned worker that reads no
-        # pictures starts 1.3 s sooner without it
+        # images starts 1.3 s sooner without it
         tv_tensors = sys.modules.get("torchvision.tv_tensors")
-        if tv_tensors is not None and isinstance(picture, tv_tensors.TVTensor):
-            picture = picture.as_subclass(Tensor)
-        return picture.float() if picture.dtype == torch.float64 else picture
-    if isinstance(picture, tuple) and hasattr(picture, "_fields"):
-        return type(picture)(*map(to_row, picture))
-    if isinstance(picture, list | tuple):  # several views of one picture
-        return type(picture)(map(to_row, picture))
-    if isinstance(picture, dict):
-        return {key: to_row(value) for key, value in picture.items()}
-    return picture
+        if tv_tensors is not None and isinstance(image, tv_tensors.TVTensor):
+            image = image.as_subclass(Tensor)
+        return image.float() if image.dtype == torch.float64 else image
+    if isinstance(image, tuple) and hasattr(image, "_fields"):
+        return type(image)(*map(to_row, image))
+    if isinstance(image, list | tuple):  # several views of one image
+        return type(image)(map(to_row, image))
+    if isinstance(image, dict):
+        return {key: to_row(value) for key, value in image.items()}
+    return image

@@ -111,7 +111,7 @@ def transform_text(dataset: Any) -> str | None:
     """The transform of a dataset of this project, or of any with ``transform``, as text."""
     found = getattr(dataset, "parts", dataset)
     found = getattr(found, "transform", None)
-    found = getattr(found, "transform", found)  # what a PictureTransform holds
+    found = getattr(found, "transform", found)  # what a ImageTransform holds
     if found is None:
         return None
     text = repr(found)

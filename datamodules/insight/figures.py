@@ -16,9 +16,9 @@ from datamodules.figures.columns import (
 )
 from datamodules.figures.images import (
     augmentation_grid,
-    batch_pictures,
+    batch_images,
     image_sizes,
-    shows_pictures,
+    shows_images,
 )
 from datamodules.figures.lengths import text_lengths, token_lengths
 from datamodules.settings.arguments import check_name
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 def plot(dm: Any, split: str = "train", *, most: int = 16) -> Figure:
     """What a split's data look like, in one figure.
 
-    Pictures of one batch under their labels, with the normalisation undone; for a table the values
+    Images of one batch under their labels, with the normalisation undone; for a table the values
     of each column; for texts their lengths in tokens, with the bounds of length buckets.
 
     Args:
         dm: A datamodule of ours.
         split: Which.
-        most: Pictures shown.
+        most: Images shown.
 
     Returns:
         A matplotlib figure, shown by a notebook, written by ``savefig``. No window opens, and
         pyplot's state and backend are left alone.
 
     Raises:
-        ValueError: If ``split`` is none, or its samples are neither pictures, rows nor texts.
+        ValueError: If ``split`` is none, or its samples are neither images, rows nor texts.
     """
     check_name(split, SPLITS, "split")
     batch = dm.preview(split)
     one = Looked(split, dm._dataset(split), None, batch)
-    if shows_pictures(one):
-        return batch_pictures(dm, one, most=most)
+    if shows_images(one):
+        return batch_images(dm, one, most=most)
     if lengths := token_lengths({split: one}):
         return text_lengths(dm, lengths).figure
     if split != "predict" and (values := column_values(dm, one)):
         return column_histograms(values, split).figure
     raise ValueError(
-        f"plot shows pictures (N, C, H, W), the columns of tables and the lengths of texts; "
+        f"plot shows images (N, C, H, W), the columns of tables and the lengths of texts; "
         f"{split} batches hold {type(one.inputs).__name__}; print(inspect(dm)) shows them in words"
     )
 
@@ -87,7 +87,7 @@ def _kinds(
     first = seen.get("train") or next(iter(seen.values()), None)
     if first is None:
         return
-    if shows_pictures(first):
+    if shows_images(first):
         for split in ("train", "val") if "val" in seen else ("train",):
             if split in seen:
                 rows = 6 if split == "train" else 3
@@ -103,7 +103,7 @@ def _kinds(
     for place, (name, values) in enumerate(_numbers(dm, seen)):
         if place < 4:
             yield f"target {name}", lambda v=values, n=name: target_histogram(v, n)  # type: ignore[misc]
-    yield "sizes of the pictures", lambda: image_sizes(dm, seen)
+    yield "sizes of the images", lambda: image_sizes(dm, seen)
     if lengths := token_lengths(seen):
         yield "lengths of the texts", lambda: text_lengths(dm, lengths)
     yield "values by column", lambda: _columns(dm, first)

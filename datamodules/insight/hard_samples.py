@@ -135,7 +135,7 @@ class Marks:
         there = dist.is_available() and dist.is_initialized()
         self.ranks = dist.get_world_size() if there and shared else 1
         self._mine = Answered([], [], [])
-        self._several = False
+        self._multilabel = False
         self.seen = 0
 
     def take(self, outputs: Any, target: Tensor) -> None:
@@ -165,7 +165,7 @@ class Marks:
         if task == "multiclass":
             pairs = torch.stack([target.long(), outputs.argmax(1)], 1)
         elif task == "multilabel":
-            self._several = True
+            self._multilabel = True
             wrong = (_flags(outputs) != (target > 0.5)).any(1).long()
             pairs = torch.stack([torch.zeros_like(wrong), wrong], 1)
         kept = np.lexsort((rows, -losses))[: self.k].tolist()
@@ -196,7 +196,7 @@ class Marks:
             looked_at=len(rows),
             whole=len(self.one),
             wrong=int((pairs[:, 0] != pairs[:, 1]).sum()) if len(pairs) else None,
-            confused=[] if self._several else self._confused(pairs),
+            confused=[] if self._multilabel else self._confused(pairs),
             samples=samples,
             cards=[self._card(sample) for sample in samples],
         )
@@ -216,8 +216,8 @@ class Marks:
         if not target.is_floating_point() and target.ndim == 1:
             return "multiclass"
         flags = target.ndim == 2 and bool(((target == 0) | (target == 1)).all())
-        several = known == "multilabel" or (flags and known != "regression")
-        return "multilabel" if several else "regression"
+        multilabel = known == "multilabel" or (flags and known != "regression")
+        return "multilabel" if multilabel else "regression"
 
     def _hard(self, row: int, loss: float, output: Tensor, target: Tensor) -> HardSample:
         task = self._task(target[None])
@@ -246,7 +246,7 @@ class Marks:
         text = shown.text
         if text is not None and len(text) > LONGEST_TEXT:
             text = f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
-        png, small = (None, False) if shown.picture is None else _png(shown.picture)
+        png, small = (None, False) if shown.image is None else _png(shown.image)
         alt = f"{sample.name}: {sample.target}, answer {sample.answer}"
         return Card(f"true: {sample.target}", lines, png, alt, text, shown.cells, small)
 
@@ -300,8 +300,8 @@ def _are_shares(outputs: Tensor, *, rows: bool = False) -> bool:
     return inside and (not rows or bool(((outputs.sum(1) - 1).abs() < 1e-3).all()))
 
 
-def _png(picture: Tensor) -> tuple[bytes, bool]:
-    pixels = picture.permute(1, 2, 0).numpy()
+def _png(tensor: Tensor) -> tuple[bytes, bool]:
+    pixels = tensor.permute(1, 2, 0).numpy()
     image = Image.fromarray(pixels if pixels.shape[2] != 1 else pixels[:, :, 0])
     small = max(image.size) <= SMALL
     image.thumbnail((LARGE, LARGE))

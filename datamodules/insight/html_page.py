@@ -65,11 +65,11 @@ class Card(NamedTuple):
     Attributes:
         title: What is to be seen first.
         lines: More about it.
-        png: Its picture.
-        alt: The picture in words.
+        png: Its image.
+        alt: The image in words.
         text: Its text, as it was written.
         cells: Its row: column and cell.
-        small: Whether the picture has few pixels, each to be seen.
+        small: Whether the image has few pixels, each to be seen.
     """
 
     title: str

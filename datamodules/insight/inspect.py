@@ -34,16 +34,16 @@ def inspect(
 ) -> Report:
     """Look at the data of any datamodule; trains nothing and starts no worker process.
 
-    Contents are compared for all rows, texts and pixels in memory, for the first 4,000 picture
+    Contents are compared for all rows, texts and pixels in memory, for the first 4,000 image
     files of a split (byte by byte; decoded, as far as 32 million pixels go) and for the first 256
     samples of a dataset of your own.
 
     Args:
         dm: Ours or any other LightningDataModule.
-        verify: Decode every picture file, in threads, and compare all of them by their pixels.
+        verify: Decode every image file, in threads, and compare all of them by their pixels.
         strict: Let ``report.failed()`` count warnings too.
         module: The model; its ``num_classes`` is held against the labels.
-        samples: False makes no sample and reads no picture file: only what is known without is
+        samples: False makes no sample and reads no image file: only what is known without is
             looked at.
         figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
         progress: Show a bar on the terminal while files are read.

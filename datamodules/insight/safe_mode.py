@@ -9,7 +9,7 @@ import lightning as L
 
 from datamodules.adapters.dataset import WrappedDataset
 from datamodules.core.datamodule import DataModule
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 
 SAMPLES, BATCH = 100, 8
 
@@ -83,8 +83,8 @@ def plain_train(train: Any, evaluated: Any) -> Any:
         data.parts.transform = evaluated.parts.transform
     elif hasattr(data, "transform") and hasattr(evaluated, "transform"):
         data.transform = evaluated.transform
-    if isinstance(data, PictureDataset):  # the short ways are those of the transform
-        data._fast, data.finish = evaluated._fast, evaluated.finish
+    if isinstance(data, ImageDataset):  # the short ways are those of the transform
+        data._fast, data.normalizer = evaluated._fast, evaluated.normalizer
     if getattr(data, "padding", 0) or getattr(data, "flip", False):  # PixelDataset
         pad = data.padding
         if pad:

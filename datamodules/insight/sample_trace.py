@@ -16,7 +16,7 @@ from torch.utils.data import Subset
 
 from datamodules.adapters.dataset import WrappedDataset
 from datamodules.batches.nested import tensors_of
-from datamodules.images.dataset import PictureDataset, PixelDataset
+from datamodules.images.dataset import ImageDataset, PixelDataset
 from datamodules.images.decode.pillow_state import quiet
 from datamodules.images.transforms import to_row
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own
@@ -65,8 +65,8 @@ def follow(dm: Any, one: Looked, *, index: int = 0) -> list[SampleStep]:
 
 def _steps(dm: Any, one: Looked, index: int) -> Steps:
     data = one.dataset
-    if isinstance(data, PictureDataset):
-        row = yield from _picture(data, index)
+    if isinstance(data, ImageDataset):
+        row = yield from _image(data, index)
     elif isinstance(data, PixelDataset):
         row = data.pixels[index]
         yield "pixels" + (" with padding" if data.padding else ""), row
@@ -84,13 +84,13 @@ def _steps(dm: Any, one: Looked, index: int) -> Steps:
         row = yield from _wrapped(data, index)
     else:
         row = yield from _stock(data, index)
-    finish = getattr(dm, "finish", None)
+    normalizer = getattr(dm, "normalizer", None)
     first = next(tensors_of(row), None)
-    if finish is not None and first is not None and first.dtype == torch.uint8:
-        yield "finish", finish(first[None])[0]
+    if normalizer is not None and first is not None and first.dtype == torch.uint8:
+        yield "normalize", normalizer(first[None])[0]
 
 
-def _picture(data: PictureDataset, index: int) -> Steps:
+def _image(data: ImageDataset, index: int) -> Steps:
     source = data.sources[index]
     if isinstance(source, str):
         yield "file", opened(Path(source))
@@ -100,15 +100,15 @@ def _picture(data: PictureDataset, index: int) -> Steps:
         source = (source.permute(1, 2, 0) if source.ndim == 3 else source).numpy()
     if isinstance(source, np.ndarray):
         yield "array", source
-    picture: Any = data._decoded(source, data.describe(index))
-    yield "decode", picture
-    if data.transform._takes is None:  # found out with the first picture
+    image: Any = data._decoded(source, data.describe(index))
+    yield "decode", image
+    if data.transform._takes is None:  # found out with the first image
         with kept_random_state(), suppress(Exception):  # the steps below fail in their turn
-            data.transform(picture)
+            data.transform(image)
     if data.transform._takes == "tensor":
-        picture = to_row(picture)
-        yield "to tensor", picture
-    row = to_row((yield from _transformed(data.transform.transform, picture)))
+        image = to_row(image)
+        yield "to tensor", image
+    row = to_row((yield from _transformed(data.transform.transform, image)))
     yield "sample", row
     return row
 

@@ -1,4 +1,4 @@
-"""One sample in a person's terms: its picture, text or row as the source has it, and its target."""
+"""One sample in a person's terms: its image, text or row as the source has it, and its target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils.data import Subset
 
 from datamodules.adapters.dataset import Parts, WrappedDataset
 from datamodules.batches.nested import tensors_of
-from datamodules.images.dataset import PictureDataset, PixelDataset
+from datamodules.images.dataset import ImageDataset, PixelDataset
 from datamodules.images.transforms import to_row
 from datamodules.tabular import TabularDataModule
 from datamodules.text import TextDataModule
@@ -28,13 +28,13 @@ class Shown(NamedTuple):
 
     Attributes:
         name: File name, or row or line of a file.
-        picture: (C, H, W) uint8, before any transform.
+        image: (C, H, W) uint8, before any transform.
         text: As it was written.
         cells: Column and cell as they were written.
     """
 
     name: str
-    picture: Tensor | None = None
+    image: Tensor | None = None
     text: str | None = None
     cells: Sequence[tuple[str, str]] = ()
 
@@ -55,9 +55,9 @@ def show_sample(dm: Any, one: Looked, index: int) -> Shown:
         return Shown(name, text="\n".join([table.texts.text(row), *pair]))
     if isinstance(dm, TabularDataModule):
         return Shown(name, cells=_cells(dm, one, index))
-    picture = original(data, index)
-    if picture is not None:
-        return Shown(name, picture=picture)
+    image = original(data, index)
+    if image is not None:
+        return Shown(name, image=image)
     sample = data[index]
     item = sample[0] if _is_pair(sample) else sample
     if isinstance(item, str):
@@ -73,11 +73,11 @@ def show_sample(dm: Any, one: Looked, index: int) -> Shown:
 
 
 def original(data: Any, index: int) -> Tensor | None:
-    """(C, H, W) uint8 of a picture before any transform; None where that cannot be had."""
+    """(C, H, W) uint8 of an image before any transform; None where that cannot be had."""
     while isinstance(data, Subset):
         index, data = int(data.indices[index]), data.dataset
-    if isinstance(data, PictureDataset):
-        return _pixels(PictureDataset(data.sources, None, None, mode=data.mode)[index])
+    if isinstance(data, ImageDataset):
+        return _pixels(ImageDataset(data.sources, None, None, mode=data.mode)[index])
     if isinstance(data, PixelDataset):
         return _pixels(data.get_batch(np.array([index]), None).inputs[0])
     if isinstance(data, WrappedDataset):
@@ -163,10 +163,10 @@ def _cell(column: Any, row: int) -> str:
     return str(column.word(row))
 
 
-def _pixels(picture: Any) -> Tensor | None:
-    picture = to_row(picture)
-    if isinstance(picture, Tensor) and picture.ndim == 3 and picture.dtype == torch.uint8:
-        return picture if len(picture) in (1, 3, 4) else None
+def _pixels(image: Any) -> Tensor | None:
+    image = to_row(image)
+    if isinstance(image, Tensor) and image.ndim == 3 and image.dtype == torch.uint8:
+        return image if len(image) in (1, 3, 4) else None
     return None
 
 

@@ -17,9 +17,9 @@ from torch.utils.data import Subset
 from datamodules.adapters.dataset import WrappedDataset
 from datamodules.batches.nested import tensors_of
 from datamodules.core.datamodule import DataModule
-from datamodules.images.cached import CachedPictures
-from datamodules.images.dataset import PictureDataset, PixelDataset
-from datamodules.images.draft import DraftPictures
+from datamodules.images.cached import CachedImages
+from datamodules.images.dataset import ImageDataset, PixelDataset
+from datamodules.images.draft import DraftImages
 from datamodules.readers.folders import IMAGE_SUFFIXES
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.tables.dataset import RowDataset
@@ -27,7 +27,7 @@ from datamodules.texts.dataset import TextDataset
 
 from .findings import Finding
 
-MOST_PICTURES = 4_000  # files a split whose bytes are compared
+MOST_IMAGES = 4_000  # files a split whose bytes are compared
 MOST_SAMPLES = 256  # samples a split that have to be made one by one
 SPLITS = ("train", "val", "test")
 
@@ -84,14 +84,14 @@ class Looked:
         data = self.dataset
         while isinstance(data, Subset):
             data = data.dataset
-        if isinstance(data, PictureDataset):
+        if isinstance(data, ImageDataset):
             return data.transform.transform
         if isinstance(data, WrappedDataset):
             return data.parts.transform or getattr(data.dataset, "transform", None)
         return getattr(data, "transform", None)
 
     def paths(self) -> list[str]:
-        """Picture files of a split, in the order of its samples; none where it has others."""
+        """Image files of a split, in the order of its samples; none where it has others."""
         if self._paths is None:
             self._paths = listed_files(self.dataset)
         return self._paths
@@ -104,7 +104,7 @@ class Looked:
         """Digest of each sample's content, without label; the first ones of a large split."""
         data, paths = self.dataset, self.paths()
         if paths:
-            for path in paths[:MOST_PICTURES]:
+            for path in paths[:MOST_IMAGES]:
                 try:
                     yield digest(Path(path).read_bytes())
                 except OSError:
@@ -164,11 +164,11 @@ def folder_of(data: Any) -> Path | None:
 
 
 def listed_files(data: Any) -> list[str]:
-    """Paths of the picture files behind a dataset, one a sample, or none."""
-    if isinstance(data, PictureDataset):
+    """Paths of the image files behind a dataset, one a sample, or none."""
+    if isinstance(data, ImageDataset):
         kept = data.sources
-        kept = kept.sources if isinstance(kept, CachedPictures) else kept
-        kept = kept.names if isinstance(kept, DraftPictures) else kept
+        kept = kept.sources if isinstance(kept, CachedImages) else kept
+        kept = kept.names if isinstance(kept, DraftImages) else kept
         return list(kept) if all(isinstance(source, str) for source in kept) else []
     if isinstance(data, Subset | WrappedDataset):
         inner = listed_files(data.dataset)
@@ -178,8 +178,8 @@ def listed_files(data: Any) -> list[str]:
     if not isinstance(samples, list) or not samples:
         return []
     paths = [s[0] if isinstance(s, tuple | list) and s else s for s in samples]
-    pictures = all(isinstance(p, str) and Path(p).suffix.lower() in IMAGE_SUFFIXES for p in paths)
-    return paths if pictures and Path(paths[0]).is_file() else []
+    images = all(isinstance(p, str) and Path(p).suffix.lower() in IMAGE_SUFFIXES for p in paths)
+    return paths if images and Path(paths[0]).is_file() else []
 
 
 def found_labels(data: Any) -> npt.NDArray[Any] | None:

@@ -1,4 +1,4 @@
-"""The samples of one batch on their way to it; pictures are finished while in the cache."""
+"""The samples of one batch on their way to it; images are finished while in the cache."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from datamodules.batches.batch import Batch
 from datamodules.batches.collate import collate, collate_inputs, collate_pairs
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 
-STACKS = (collate, collate_pairs, collate_inputs)  # they make (N, C, H, W) of pictures
-PLACED = torch.empty(0)  # in the place of a picture that lies in the batch's memory
+STACKS = (collate, collate_pairs, collate_inputs)  # they make (N, C, H, W) of images
+PLACED = torch.empty(0)  # in the place of an image that lies in the batch's memory
 
 
 class Rows:
@@ -41,46 +41,46 @@ class Rows:
         return self.join(self.samples)
 
 
-class FinishedRows(Rows):
-    """The pictures of one batch, each finished as it comes, in the batch's own memory.
+class NormalizedRows(Rows):
+    """The images of one batch, each finished as it comes, in the batch's own memory.
 
     The bits are those of a batch that is stacked and then finished as a whole, which has left the
-    cache by then: a 224-pixel picture takes 120 us less (2 CPU cores, torch 2.14).
+    cache by then: a 224-pixel image takes 120 us less (2 CPU cores, torch 2.14).
 
     Args:
-        finish: What is done to each picture.
+        normalizer: What is done to each image.
         count: Samples of the batch, at most.
         join: One of ``STACKS``; for ``collate_inputs`` a sample has no target.
 
     Attributes:
-        is_whole: False once a sample was no picture for ``finish`` or of another shape: the batch
+        is_whole: False once a sample was no image for ``finish`` or of another shape: the batch
             has to be made anew by :class:`Rows`.
     """
 
-    def __init__(self, finish: Finish, count: int, join: Callable[[Any], Any]) -> None:
+    def __init__(self, normalizer: Normalizer, count: int, join: Callable[[Any], Any]) -> None:
         super().__init__(join)
-        self.finish, self.count = finish, count
+        self.normalizer, self.count = normalizer, count
         self._memory: Tensor | None = None
 
     def take(self, sample: Any) -> None:
-        """Take the next sample: a picture, or a picture and its target."""
+        """Take the next sample: an image, or an image and its target."""
         is_pair = self.join is not collate_inputs and isinstance(sample, tuple) and len(sample) == 2
-        picture = sample[0] if is_pair else sample
-        self.is_whole = self.is_whole and self._place(picture)
+        image = sample[0] if is_pair else sample
+        self.is_whole = self.is_whole and self._place(image)
         self.samples.append((PLACED, sample[1]) if is_pair else PLACED)
 
     def joined(self) -> Any:
         """The batch, finished."""
         assert self._memory is not None
-        batch, pictures = self.join(self.samples), self._memory[: len(self.samples)]
-        return batch._replace(inputs=pictures) if isinstance(batch, Batch) else pictures
+        batch, images = self.join(self.samples), self._memory[: len(self.samples)]
+        return batch._replace(inputs=images) if isinstance(batch, Batch) else images
 
-    def _place(self, picture: Any) -> bool:
-        if not self.finish.fits(picture):
+    def _place(self, image: Any) -> bool:
+        if not self.normalizer.fits(image):
             return False
         if self._memory is None:
-            self._memory = self.finish.memory((self.count, *picture.shape))
-        if picture.shape != self._memory.shape[1:]:
+            self._memory = self.normalizer.memory((self.count, *image.shape))
+        if image.shape != self._memory.shape[1:]:
             return False
-        self.finish.one(picture, out=self._memory[len(self.samples)])
+        self.normalizer.one(image, out=self._memory[len(self.samples)])
         return True

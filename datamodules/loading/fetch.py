@@ -13,13 +13,13 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 from datamodules.batches.bad_samples import BadFile, PartBatch, no_rows, unreadable
 from datamodules.batches.batch import RowBatch
 from datamodules.batches.collate import StackError
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own
 from datamodules.seeding.sample_seeds import Indices, Seeds
 from datamodules.seeding.thread_rng import active_stream, without_modes
 
-from .batch_rows import STACKS, FinishedRows, Rows
+from .batch_rows import STACKS, NormalizedRows, Rows
 
 
 class SampleError(RuntimeError):
@@ -43,7 +43,7 @@ class KeyedDataset(Dataset[Any]):
             :class:`PartBatch`.
 
     Attributes:
-        finish: Done to each picture as it is made, where the samples are made in this process and
+        normalizer: Done to each image as it is made, where the samples are made in this process and
             wait for it; None leaves it to whoever takes the batch.
         reading: (W,) int64 in shared memory, the row that each of W workers is at, -1 for none;
             None where nobody wants to know.
@@ -60,7 +60,7 @@ class KeyedDataset(Dataset[Any]):
         self.dataset, self.collate_fn, self.with_rows = dataset, collate_fn, with_rows
         self.skip = skip
         self._own: list[Any] | None = None
-        self.finish: Finish | None = None
+        self.normalizer: Normalizer | None = None
         self.reading: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class KeyedDataset(Dataset[Any]):
                 name = self.name(index)
                 raise SampleError(f"{name}: {type(error).__name__}: {error}") from error
             if not made.is_whole:
-                self.finish = None  # such samples may come again
+                self.normalizer = None  # such samples may come again
                 return self._joined(rows, seeds)
         self._note(-1)
         if bad and not kept:
@@ -145,21 +145,21 @@ class KeyedDataset(Dataset[Any]):
         if seed is not None:
             seed_own(self._own or (), seed)
         if self._leaves and self.collate_fn in STACKS:
-            return self.dataset.unfinished(index, seed)
+            return self.dataset.unnormalized(index, seed)
         if seed is not None:  # a collate_fn of the user's own may draw after the last sample
             seed_all(seed)
-        return self.dataset.unfinished(index) if self._leaves else self.dataset[index]
+        return self.dataset.unnormalized(index) if self._leaves else self.dataset[index]
 
     @property
     def _leaves(self) -> bool:
         """Whether the samples leave to the finishing step what is the same for all of them."""
-        return hasattr(type(self.dataset), "unfinished")
+        return hasattr(type(self.dataset), "unnormalized")
 
     def _rows(self, count: int) -> Rows:
         # asked once: another thread may meet a sample that is not to be finished
-        join, finish = self.collate_fn or default_collate, self.finish
-        if self._leaves and finish is not None and join in STACKS:
-            return FinishedRows(finish, count, join)
+        join, normalizer = self.collate_fn or default_collate, self.normalizer
+        if self._leaves and normalizer is not None and join in STACKS:
+            return NormalizedRows(normalizer, count, join)
         return Rows(join)
 
     def _note(self, index: int) -> None:

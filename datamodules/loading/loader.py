@@ -33,7 +33,7 @@ class Loader(DataLoader[Any]):
 
     Args:
         dataset: Asked by :class:`Keys`.
-        finish: Applied to each batch in the consuming process; None leaves batches as they are.
+        normalizer: Applied to each batch in the consuming process; None leaves batches as they are.
         mix: Draws MixUp or CutMix for each batch.
         skipped: Takes note of files that were left out.
         threads: Worker threads, in place of worker processes; or what finds their number.
@@ -46,7 +46,7 @@ class Loader(DataLoader[Any]):
         self,
         dataset: Any,
         *,
-        finish: Callable[[Any], Any] | None = None,
+        normalizer: Callable[[Any], Any] | None = None,
         mix: Mix | None = None,
         skipped: SkippedFiles | None = None,
         threads: int | AutoWorkers = 0,
@@ -56,7 +56,7 @@ class Loader(DataLoader[Any]):
     ) -> None:
         super().__init__(dataset, **kwargs)
         self.threads, self.ahead, self.watch = threads, ahead, watch
-        self.finish, self.mix, self.skipped = finish, mix, skipped
+        self.normalizer, self.mix, self.skipped = normalizer, mix, skipped
         self._seen, self._resume = 0, None
         # Lightning wraps the batch sampler of a predict loader and copies its attributes
         if isinstance(dataset, StreamBatches):
@@ -110,7 +110,7 @@ class Loader(DataLoader[Any]):
             if self.mix is not None and isinstance(sampler, ShardedBatchSampler):
                 batch = self.mix.drawn(batch, sampler.step_seed(self._seen))
             self._seen += 1
-            box.append(batch if self.finish is None else mixed(self.finish(batch)))
+            box.append(batch if self.normalizer is None else mixed(self.normalizer(batch)))
             del batch
             yield box.pop()  # the frame keeps no batch: what the consumer drops is free again
         if isinstance(self.threads, AutoWorkers) and (news := self.threads.news()):

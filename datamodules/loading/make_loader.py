@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from datamodules.batches.bad_samples import SkippedFiles
 from datamodules.batches.mixup import Mix
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.sharded_sampler import RowBatches, ShardedBatchSampler
 from datamodules.settings.arguments import check_name, given_again
 from datamodules.settings.cpu_count import default_workers
@@ -73,7 +73,7 @@ def make_loader(
     batch_size: int,
     split: str = "train",
     with_rows: bool = False,
-    finish: Callable[[Any], Any] | None = None,
+    normalizer: Callable[[Any], Any] | None = None,
     mix: Mix | None = None,
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
@@ -92,8 +92,8 @@ def make_loader(
         batch_size: Only told to Lightning, which builds a predict loader's batch sampler anew.
         split: For ``"predict"`` the sampler is shown as Lightning records row indices from.
         with_rows: Make predict batches :class:`RowBatch`.
-        finish: Applied to each batch in the consuming process; a :class:`Finish` earlier, to each
-            picture, where no worker process makes them.
+        normalizer: Applied to each batch in the consuming process; without worker processes a
+            :class:`Normalizer` is applied to each image as it is made.
         mix: Draws MixUp or CutMix for each batch.
         skipped: Leave files that cannot be read out of the batches, and note them here.
         collate_fn: Samples to batch; None for a dataset that serves whole batches.
@@ -127,8 +127,8 @@ def make_loader(
         # more workers are 17 to 20 times slower.
         warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
     ahead = chosen.get("prefetch_factor") or 2
-    if not workers and type(finish) is Finish:  # of a subclass it is not known
-        keyed.finish = finish
+    if not workers and type(normalizer) is Normalizer:  # of a subclass it is not known
+        keyed.normalizer = normalizer
     watch = None
     if workers:
         if chosen.get("multiprocessing_context") is not None or _starts_afresh():
@@ -144,7 +144,7 @@ def make_loader(
     return Loader(
         keyed,
         batch_sampler=RowBatches(sampler, batch_size, False) if split == "predict" else sampler,
-        finish=finish,
+        normalizer=normalizer,
         mix=mix,
         skipped=skipped,
         threads=threads,
@@ -158,7 +158,7 @@ def make_stream_loader(
     stream: StreamBatches,
     *,
     num_workers: int | None = None,
-    finish: Callable[[Any], Any] | None = None,
+    normalizer: Callable[[Any], Any] | None = None,
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
 ) -> Loader:
@@ -174,14 +174,14 @@ def make_stream_loader(
         "persistent_workers": False,
     }
     workers = 1 if num_workers is None else num_workers
-    return Loader(stream, finish=finish, batch_size=None, **_for_workers(workers, chosen))
+    return Loader(stream, normalizer=normalizer, batch_size=None, **_for_workers(workers, chosen))
 
 
 def make_plain_loader(
     dataset: Any,
     *,
     batch_size: int,
-    finish: Callable[[Any], Any] | None,
+    normalizer: Callable[[Any], Any] | None,
     collate_fn: Callable[[Any], Any] | None,
     skipped: SkippedFiles | None = None,
 ) -> Loader:
@@ -190,7 +190,9 @@ def make_plain_loader(
     Lightning puts a ``SequentialSampler`` of its own there, which only a plain loader takes.
     """
     keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
-    return Loader(keyed, finish=finish, skipped=skipped, batch_size=batch_size, collate_fn=_as_is)
+    return Loader(
+        keyed, normalizer=normalizer, skipped=skipped, batch_size=batch_size, collate_fn=_as_is
+    )
 
 
 def _workers(

@@ -24,7 +24,7 @@ SPLIT_FOLDERS = {
 def split_folders(root: Path, *, need_train: bool = True) -> dict[str, Path]:
     """``{"train": ..., "val": ..., "test": ...}`` as far as ``root`` holds them.
 
-    Empty where there is no train folder, or one of pictures beside folders of other names: then
+    Empty where there is no train folder, or one of images beside folders of other names: then
     the folders are classes.
 
     Args:
@@ -102,7 +102,7 @@ def check_roots(roots: Sequence[str]) -> list[Path]:
 
     Raises:
         FileNotFoundError: If one does not exist.
-        ValueError: If one comes twice or lies in another: its pictures would be read twice, and lie
+        ValueError: If one comes twice or lies in another: its images would be read twice, and lie
             in train and in val.
     """
     folders = [check_folder(root, "root") for root in roots]
@@ -110,7 +110,7 @@ def check_roots(roots: Sequence[str]) -> list[Path]:
         for other in folders[:i] + folders[i + 1 :]:
             if folder_identity(str(other)) in folder_chain(folder):
                 raise ValueError(
-                    f"root {str(folder)!r} is or lies in root {str(other)!r}, so its pictures "
+                    f"root {str(folder)!r} is or lies in root {str(other)!r}, so its images "
                     "would be read twice; name one of them"
                 )
     return folders
@@ -125,7 +125,7 @@ def visible_entries(folder: str | Path) -> list[os.DirEntry[str]]:
 def without_clutter(entries: Iterable[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
     """Entries without hidden ones and clutter; a broken link to an image or folder is an error."""
     shown = [e for e in entries if e.name[0] != "." and e.name.lower() not in CLUTTER]
-    # free for what is no link; a lost one would be a class or a picture less, or an error later
+    # free for what is no link; a lost one would be a class or an image less, or an error later
     lost = [e for e in shown if e.is_symlink() and not Path(e.path).exists()]
     for entry in lost:
         if suffix_of(entry.name) in IMAGE_SUFFIXES | {""}:

@@ -75,13 +75,13 @@ class ClassMap:
                 'or pass unknown_classes="drop"'
             )
         if labels.ndim == 2:
-            several = np.zeros((len(labels), len(classes)), np.float32)
+            multilabel = np.zeros((len(labels), len(classes)), np.float32)
             for k, name in enumerate(self.names):
                 if name in index:
-                    several[:, index[name]] = labels[:, k]
+                    multilabel[:, index[name]] = labels[:, k]
             if strange:
                 self._say(split, f"{split} labels dropped that the class list lacks: {said}")
-            return np.arange(len(labels)), several
+            return np.arange(len(labels)), multilabel
         to_index = np.array([index.get(name, -1) for name in self.names], np.int64)
         targets = to_index[labels]
         rows = np.flatnonzero(targets >= 0)

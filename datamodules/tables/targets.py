@@ -183,7 +183,7 @@ def class_map(
         held = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[1:]
         words[split] = [w if n else "" for w, n in zip(words[split], held, strict=True)]
     if task == "multilabel":
-        return _several(codes, words, label_separator or "|")
+        return _multilabel(codes, words, label_separator or "|")
     found = _ordered({word for split in words.values() for word in split} - {""})
     index = {name: k for k, name in enumerate(found)}
     labels = {
@@ -258,7 +258,7 @@ def _flag_matrix(part: Part, names: Sequence[str]) -> npt.NDArray[np.bool_]:
     return np.stack(columns, axis=1)
 
 
-def _several(
+def _multilabel(
     codes: Mapping[str, npt.NDArray[np.int32]], words: Mapping[str, list[str]], separator: str
 ) -> ClassMap:
     cells = {

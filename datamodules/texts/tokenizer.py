@@ -208,10 +208,10 @@ def _encode(content: str, texts: FlatRows, pairs: FlatRows | None, max_length: i
 
     def chunk(start: int) -> tuple[npt.NDArray[Any], list[int], list[bool]]:
         stop = min(start + CHUNK, len(texts))
-        several: Any = texts.texts(start, stop)
+        multilabel: Any = texts.texts(start, stop)
         if pairs is not None:
-            several = list(zip(several, pairs.texts(start, stop), strict=True))
-        encodings = tokenizer.encode_batch_fast(several)
+            multilabel = list(zip(multilabel, pairs.texts(start, stop), strict=True))
+        encodings = tokenizer.encode_batch_fast(multilabel)
         ids = [encoding.ids for encoding in encodings]
         for i, row in enumerate(ids):
             if not row:

@@ -7,10 +7,10 @@ a ``Result`` or a list of them.
 from __future__ import annotations
 
 WORKS = {  # name: module in this package and what it shows
-    "cifar": ("cifar", "small pictures in memory, crop and flip"),
-    "eval": ("evaluation", "evaluation pictures from JPEG files and packs"),
+    "cifar": ("cifar", "small images in memory, crop and flip"),
+    "eval": ("evaluation", "evaluation images from JPEG files and packs"),
     "exactness": ("exactness", "samplers on one process and two, stock against this project"),
-    "images": ("images", "training pictures from JPEG files and packs, beside peers"),
+    "images": ("images", "training images from JPEG files and packs, beside peers"),
     "ingest": ("ingest", "a CSV read and fitted, a folder of files listed"),
     "plans": ("plans", "time and memory of planning an epoch of 10 million samples"),
     "robustness": ("robustness", "files that break programs, and faults around a run"),

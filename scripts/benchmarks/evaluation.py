@@ -1,4 +1,4 @@
-"""Evaluation pictures: Resize 256, CenterCrop 224, the same pixels."""
+"""Evaluation images: Resize 256, CenterCrop 224, the same pixels."""
 
 from __future__ import annotations
 

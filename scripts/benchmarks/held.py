@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from datamodules import CIFAR10DataModule, DataModule, LengthBuckets
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.tables.dataset import PackedRows, RowDataset
 from datamodules.texts.dataset import FlatRows, TextDataset
 
@@ -40,7 +40,7 @@ class Held(DataModule):
 
 
 class Made:
-    """10 classes of made pictures in CIFAR-10's form."""
+    """10 classes of made images in CIFAR-10's form."""
 
     classes = tuple("abcdefghij")
     count = 0
@@ -63,9 +63,9 @@ def cifar(options: argparse.Namespace) -> Result:
     data.setup()
     held = Sized("", train=True, download=False)
     pixels = torch.from_numpy(held.data).permute(0, 3, 1, 2).contiguous()
-    pictures = stock.Pictures(held.data, held.targets)
+    images = stock.Images(held.data, held.targets)
     variants = [
-        Variant("stock", lambda: consume(stock.shuffled(pictures, size))),
+        Variant("stock", lambda: consume(stock.shuffled(images, size))),
         Variant("plain", lambda: consume(data.train_dataloader())),
         Variant("crop a batch", lambda: consume(_whole_crops(pixels, size))),
     ]
@@ -75,7 +75,7 @@ def cifar(options: argparse.Namespace) -> Result:
     scale = torch.tensor(stock.CIFAR_STD)[:, None, None]
     levels = first.inputs * scale + torch.tensor(stock.CIFAR_MEAN)[:, None, None]
     off = float((levels * 255 - (levels * 255).round()).abs().max())
-    title = f"cifar: {options.samples:,} pictures of 32 x 32, batch {size}, no workers"
+    title = f"cifar: {options.samples:,} images of 32 x 32, batch {size}, no workers"
     note = f"pixels are whole levels to {off:.4f} of 255"
     return Result(title, rows, bars="samples_per_cpu_second", notes=[note])
 
@@ -86,12 +86,12 @@ def _batches(n: int, size: int) -> Iterator[Tensor]:
 
 
 def _whole_crops(pixels: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """One crop and flip a batch of all pictures alike: a lower bound on variety, not on work."""
-    finish = Finish(stock.CIFAR_MEAN, stock.CIFAR_STD)
+    """One crop and flip a batch of all images alike: a lower bound on variety, not on work."""
+    normalizer = Normalizer(stock.CIFAR_MEAN, stock.CIFAR_STD)
     padded = torch.nn.functional.pad(pixels, [4] * 4)
     for rows in _batches(len(pixels), size):
         top, left = torch.randint(0, 9, (2,)).tolist()
-        yield finish(padded[rows][:, :, top : top + 32, left : left + 32]), rows
+        yield normalizer(padded[rows][:, :, top : top + 32, left : left + 32]), rows
 
 
 def tabular(options: argparse.Namespace) -> Result:

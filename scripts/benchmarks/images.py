@@ -1,4 +1,4 @@
-"""Training and evaluation pictures from JPEG files and packs, beside the stock way and peers."""
+"""Training and evaluation images from JPEG files and packs, beside the stock way and peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKS = {"resized_pack_raw": "resized-raw", "resized_pack_jpeg": "resized-jpeg"}
 def add_options(parser: argparse._ArgumentGroup) -> None:
     """Data and rounds."""
     parser.add_argument("--root", type=Path, help="class folders of JPEGs; default: made ones")
-    parser.add_argument("--samples", type=int, default=600, help="pictures that are made")
+    parser.add_argument("--samples", type=int, default=600, help="images that are made")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -121,12 +121,12 @@ def our_batches(
     seed: int = 0,
     **more: Any,
 ) -> Iterable[Any]:
-    """All pictures through this project's datamodule, finished."""
+    """All images through this project's datamodule, finished."""
     data = ImageFolderDataModule(
         root, pack=pack, val_split=0, test_split=0, batch_size=batch_size, num_workers=workers,
         seed=seed, **more,
     )  # fmt: skip
-    if not train:  # all pictures, in order, as evaluation takes them
+    if not train:  # all images, in order, as evaluation takes them
         data.train_transform, data.sampler = data.eval_transform, "sequential"
     data.setup()
     return data.train_dataloader()

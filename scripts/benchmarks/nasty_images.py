@@ -1,8 +1,8 @@
-"""Pictures that break programs: the answer here and by torchvision, each held against the truth.
+"""Images that break programs: the answer here and by torchvision, each held against the truth.
 
 What is right follows from ``TABLE.tsv`` beside the files and from Pillow alone, step by step: the
 size and the turn that the table states, deep levels scaled down, transparency over white, colours
-that need a table converted; or a refusal that names the file, where the picture is not whole.
+that need a table converted; or a refusal that names the file, where the image is not whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compare(folder: Path) -> Result:
     for listed in read_list(folder / "nasty" / "TABLE.tsv"):
         path, what = folder / "nasty" / "files" / listed["file"], listed["what is wrong"]
         opened = next(text for name, text in listed.items() if name.startswith("PIL"))
-        truth = true_picture(path, opened, what)
+        truth = true_image(path, opened, what)
         row = {"file": listed["file"], "what is wrong": what}
         for who, read in (("torchvision", _torchvision), ("here", _here)):
             answers[who].append(judge(read, path, truth))
@@ -53,11 +53,11 @@ def compare(folder: Path) -> Result:
         "Right: size, turn and colours as a person sees them, transparency over white; or an error "
         "that names the file.",
     ]
-    return Result("Pictures that break programs", rows, notes=notes)
+    return Result("Images that break programs", rows, notes=notes)
 
 
-def true_picture(path: Path, opened: str, what: str) -> Truth:
-    """The picture by Pillow's own steps, sized as the table's line ``opened`` says."""
+def true_image(path: Path, opened: str, what: str) -> Truth:
+    """The image by Pillow's own steps, sized as the table's line ``opened`` says."""
     from PIL import Image, ImageOps
 
     found = re.search(r"(\d+)x(\d+)", opened)

@@ -1,4 +1,4 @@
-"""Other loaders of pictures that decode and transform by code of their own: DALI, SPDL, FFCV."""
+"""Other loaders of images that decode and transform by code of their own: DALI, SPDL, FFCV."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def spdl_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> I
 
 
 class Photos:
-    """Pictures and labels by number, as FFCV's writer asks for them.
+    """Images and labels by number, as FFCV's writer asks for them.
 
     Args:
         root: Class folders of JPEGs.
@@ -126,11 +126,11 @@ class Photos:
 
     def __getitem__(self, index: int) -> tuple[Image.Image, int]:
         file, label = self.files[index]
-        picture = Image.open(file).convert("RGB")
+        image = Image.open(file).convert("RGB")
         if self.short_side is not None:
-            resized: Image.Image = v2.functional.resize(picture, [self.short_side])
-            picture = resized
-        return picture, label
+            resized: Image.Image = v2.functional.resize(image, [self.short_side])
+            image = resized
+        return image, label
 
 
 def write_beton(root: Path, folder: Path) -> Path:

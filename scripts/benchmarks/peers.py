@@ -1,4 +1,4 @@
-"""Other loaders of pictures that use torchvision: timm, webdataset, litdata, streaming."""
+"""Other loaders of images that use torchvision: timm, webdataset, litdata, streaming."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .photos import files_of
 
 
 class Peer(NamedTuple):
-    """Another project's way to make finished batches of a folder of pictures.
+    """Another project's way to make finished batches of a folder of images.
 
     Attributes:
         name: As the table shows it.
         package: What must be installed.
-        prepare: Writes what it reads from the folder of pictures into an empty one.
+        prepare: Writes what it reads from the folder of images into an empty one.
         batches: Batches of what ``prepare`` gave; takes ``train``, ``batch_size``, ``workers``.
     """
 

@@ -1,4 +1,4 @@
-"""Pictures of the size of ImageNet's, made or the user's own."""
+"""Images of the size of ImageNet's, made or the user's own."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ next(iter(data.train_dataloader()))
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
     """Sizes and rounds."""
-    parser.add_argument("--samples", type=int, default=200, help="pictures that are made")
+    parser.add_argument("--samples", type=int, default=200, help="images that are made")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
 
@@ -55,6 +55,6 @@ def measure(options: argparse.Namespace) -> Result:
         rows = compare(
             "startup", variants, rounds=options.rounds, workers=options.workers, warm_up=False
         )
-    title = f"startup: first batch of {options.samples:,} pictures; starts a second"
+    title = f"startup: first batch of {options.samples:,} images; starts a second"
     notes = ["lightning alone: its import, which a stock loader does without and a Trainer needs"]
     return Result(title, rows, bars="samples_per_cpu_second", notes=notes)

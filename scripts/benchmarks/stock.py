@@ -25,7 +25,7 @@ def train_steps() -> Any:
 
 
 def eval_steps() -> Any:
-    """The middle 224 of a picture of short side 256, float, normalise."""
+    """The middle 224 of an image of short side 256, float, normalise."""
     view = [transforms.Resize(256), transforms.CenterCrop(224)]
     return transforms.Compose([*view, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
@@ -36,8 +36,8 @@ def images(root: Path, *, train: bool, batch_size: int, workers: int) -> DataLoa
     return DataLoader(dataset, batch_size, shuffle=train, num_workers=workers)
 
 
-class Pictures(Dataset[Any]):
-    """Pictures in memory, each made a PIL picture first, as torchvision's CIFAR10 does."""
+class Images(Dataset[Any]):
+    """Images in memory, each made a PIL image first, as torchvision's CIFAR10 does."""
 
     def __init__(self, pixels: np.ndarray[Any, Any], targets: Sequence[int]) -> None:
         self.pixels, self.targets = pixels, targets

@@ -24,7 +24,7 @@ def grey(path: Path, level: int) -> None:
 
 def broken(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"<html>no picture</html>")
+    path.write_bytes(b"<html>no image</html>")
 
 
 def levels(batches) -> list[list[int]]:
@@ -59,14 +59,14 @@ def test_bad_files_are_left_out_listed_and_said_once(folder, num_workers):
     assert len(said) == 1
     assert len(loader) == 3
     assert [Path(path).name for path in dm.bad_files] == ["02.png", "03.png", "07.png"]
-    assert all("text, not a picture" in reason for reason in dm.bad_files.values())
+    assert all("text, not an image" in reason for reason in dm.bad_files.values())
     assert dm.bad_rows("train") == [2, 3, 7]
     loader.sampler.set_epoch(1)
     assert list(chain(*levels(loader))) == [0, 1, 4, 5, 6, 8, 9, 10, 11]  # and no second warning
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_h05_skipping_yields_the_five_good_pictures(cases_dir, num_workers):
+def test_h05_skipping_yields_the_five_good_images(cases_dir, num_workers):
     dm = ImageFolderDataModule(
         cases_dir / "folders_damaged", image_size=8, batch_size=8, num_workers=num_workers,
         on_error="skip", val_split=0, test_split=0, sampler="sequential",
@@ -127,9 +127,9 @@ def test_a_file_that_goes_away_is_skipped_and_a_transforms_own_error_is_not(fold
 
 
 class OpensAnother:
-    def __call__(self, picture):
+    def __call__(self, image):
         with open("elsewhere"):  # noqa: PTH123
-            return picture
+            return image
 
 
 def test_options_are_checked(folder):

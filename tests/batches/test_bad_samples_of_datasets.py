@@ -1,4 +1,4 @@
-"""``on_error="skip"`` for a dataset of a user's own: the rules of picture folders."""
+"""``on_error="skip"`` for a dataset of a user's own: the rules of image folders."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ def test_what_cannot_be_read_is_left_out_listed_and_said_once(options, num_worke
     assert list(chain(*rows(loader))) == [0, 1, 4, 5, 6, 8, 9, 10, 11]  # and no second warning
 
 
-def test_pictures_by_path_are_skipped_too(tmp_path):
+def test_images_by_path_are_skipped_too(tmp_path):
     pairs = []
     for i in range(4):
         path = tmp_path / f"{i}.png"
         Image.fromarray(np.full((4, 4), i, np.uint8)).save(path)
         pairs.append((str(path), i % 2))
-    (tmp_path / "1.png").write_text("no picture")
+    (tmp_path / "1.png").write_text("no image")
     dm = module(pairs, load="image", eval_transform=as_tensor, train_transform=as_tensor)
     with pytest.warns(UserWarning, match=r"1 of 4 train samples.*1\.png"):
         [batch] = dm.train_dataloader()
     assert len(batch.inputs) == 3
 
 
-def as_tensor(picture):
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+def as_tensor(image):
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def test_by_default_the_run_stops_and_names_the_row():

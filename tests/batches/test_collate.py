@@ -178,11 +178,11 @@ def test_what_does_not_collate_names_the_type_and_the_remedy():
     )
 
 
-def test_pictures_as_decoders_leave_them_stay_channels_last_and_equal():
-    pictures = [torch.arange(24, dtype=torch.uint8).reshape(2, 4, 3).permute(2, 0, 1)] * 2
-    batch = collate([(picture, 0) for picture in pictures]).inputs
+def test_images_as_decoders_leave_them_stay_channels_last_and_equal():
+    images = [torch.arange(24, dtype=torch.uint8).reshape(2, 4, 3).permute(2, 0, 1)] * 2
+    batch = collate([(image, 0) for image in images]).inputs
     assert batch.shape == (2, 3, 2, 4)
-    assert torch.equal(batch, torch.stack(pictures))
+    assert torch.equal(batch, torch.stack(images))
     assert batch.stride() == torch.empty(2, 2, 4, 3).permute(0, 3, 1, 2).stride()
-    for other in (pictures[0].contiguous(), pictures[0].float(), pictures[0][0].T):
+    for other in (images[0].contiguous(), images[0].float(), images[0][0].T):
         assert collate_inputs([other, other]).is_contiguous()

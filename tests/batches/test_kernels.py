@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 import torch
 from contract import same
-from script_runs import write_pictures
+from script_runs import write_images
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-import datamodules.batches.normalize as finish_room
+import datamodules.batches.normalize as normalize_module
 import datamodules.images.fast.crop_params as crop_draws
 from datamodules import ImageFolderDataModule
 from datamodules.batches import kernels as kernels_room
-from datamodules.batches.kernels import Kernels, draw_crop, finish_picture, load_kernels
-from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Finish
+from datamodules.batches.kernels import Kernels, draw_crop, load_kernels, normalize_image
+from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalizer
 from datamodules.images.fast.crop_head import crop_first
 from tests.images.test_crop_params import STEPS
 
-PLAIN = Kernels(finish_picture, draw_crop)
+PLAIN = Kernels(normalize_image, draw_crop)
 
 
 @pytest.fixture(params=["plain", "numba"])
@@ -33,23 +33,23 @@ def loops(request, monkeypatch):
     if request.param == "numba":
         pytest.importorskip("numba", exc_type=ImportError)
         found = load_kernels() or pytest.skip("numba is told not to compile")
-    for room in (crop_draws, finish_room):
+    for room in (crop_draws, normalize_module):
         monkeypatch.setattr(room, "kernels", lambda: found)
     return found
 
 
 @pytest.mark.parametrize("scale", ["divide", "multiply"])
 @pytest.mark.parametrize("shape", [(3, 17, 11), (1, 8, 9), (3, 1, 1), (3, 0, 4)])
-def test_pictures_are_finished_to_the_same_bits(loops, scale, shape, monkeypatch):
+def test_images_are_finished_to_the_same_bits(loops, scale, shape, monkeypatch):
     draws = torch.Generator().manual_seed(0)
     batch = torch.randint(0, 256, (4, *shape), dtype=torch.uint8, generator=draws)
     batch[0] = torch.arange(shape[1] * shape[2]).view(shape[1:]) % 256
-    finish = Finish(IMAGENET_MEAN[: shape[0]], IMAGENET_STD[: shape[0]], scale=scale)
-    found = [finish(b) for b in (batch.to(memory_format=torch.channels_last), batch)]
+    normalizer = Normalizer(IMAGENET_MEAN[: shape[0]], IMAGENET_STD[: shape[0]], scale=scale)
+    found = [normalizer(b) for b in (batch.to(memory_format=torch.channels_last), batch)]
     one = torch.empty(shape)
-    finish.one(batch[1].permute(1, 2, 0).contiguous().permute(2, 0, 1), out=one)
-    monkeypatch.setattr(finish_room, "kernels", lambda: None)
-    expected = finish(batch)
+    normalizer.one(batch[1].permute(1, 2, 0).contiguous().permute(2, 0, 1), out=one)
+    monkeypatch.setattr(normalize_module, "kernels", lambda: None)
+    expected = normalizer(batch)
     assert all(torch.equal(f, expected) for f in found)
     assert torch.equal(one, expected[1])
 
@@ -121,7 +121,7 @@ def test_a_torch_that_draws_otherwise_is_asked_itself(loops, monkeypatch):
         given[-1][0] += 1
         return answer
 
-    odd = Kernels(loops.finish_picture, other)
+    odd = Kernels(loops.normalize_image, other)
     monkeypatch.setattr(crop_draws, "kernels", lambda: odd)
     assert crop_first([v2.RandomResizedCrop(9)]).head.seeded.draw(375, 500, 0) is None
 
@@ -171,7 +171,7 @@ def test_a_compiler_that_fails_is_no_matter(fresh, monkeypatch, caplog):
 def test_no_level_is_out_of_the_tables_reach(loops):
     table = np.arange(256, dtype=np.float32)[None]
     out = np.empty((1, 16, 16), np.float32)
-    loops.finish_picture(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), table, out)
+    loops.normalize_image(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), table, out)
     assert out.ravel().tolist() == list(range(256))
 
 
@@ -182,7 +182,7 @@ def drawing(samples):
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_a_collate_that_draws_has_its_samples_stream(loops, workers, tmp_path):
-    root = write_pictures(tmp_path, each=6)
+    root = write_images(tmp_path, each=6)
     options = {"batch_size": 3, "seed": 1, "num_workers": workers, "image_size": 72}
     options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
     found = []
@@ -195,7 +195,7 @@ def test_a_collate_that_draws_has_its_samples_stream(loops, workers, tmp_path):
 
 
 def test_a_schedule_in_mid_epoch_leaves_the_consumers_draws_alone(loops, tmp_path):
-    root = write_pictures(tmp_path, each=8)
+    root = write_images(tmp_path, each=8)
     steps = [v2.RandomResizedCrop(72), v2.RandomHorizontalFlip()]
     dm = ImageFolderDataModule(
         root, batch_size=2, train_transform=v2.Compose(steps), num_workers=2, worker_type="thread"

@@ -6,7 +6,7 @@ import torch
 from datamodules import samples
 from datamodules.batches.batch import Batch
 from datamodules.batches.mixup import Mix, MixedBatch, mixed
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 
 
 def batch(dtype=torch.float32):
@@ -16,7 +16,7 @@ def batch(dtype=torch.float32):
 
 @pytest.mark.parametrize("alphas", [{"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1}])
 @pytest.mark.parametrize("seed", range(8))
-def test_targets_say_what_the_pictures_hold(alphas, seed):
+def test_targets_say_what_the_images_hold(alphas, seed):
     plain = batch()
     result = mixed(Mix(4, **alphas).drawn(plain, seed))
     assert isinstance(result, Batch)
@@ -34,11 +34,11 @@ def test_the_same_seed_mixes_alike_and_another_otherwise():
 
 
 def test_crossing_as_uint8_ends_equal():
-    finish, mix = Finish([0.5] * 3, [0.5] * 3), Mix(4, mixup=0.4)
+    normalizer, mix = Normalizer([0.5] * 3, [0.5] * 3), Mix(4, mixup=0.4)
     drawn = mix.drawn(batch(torch.uint8), 3)
     assert drawn.inputs.dtype == torch.uint8
-    crossed = mixed(finish(MixedBatch(*drawn)))
-    host = mixed(mix.drawn(Batch(finish(batch(torch.uint8).inputs), torch.arange(4)), 3))
+    crossed = mixed(normalizer(MixedBatch(*drawn)))
+    host = mixed(mix.drawn(Batch(normalizer(batch(torch.uint8).inputs), torch.arange(4)), 3))
     assert torch.equal(crossed.inputs, host.inputs)
     with pytest.raises(TypeError, match="finished float"):
         mixed(drawn)

@@ -7,18 +7,18 @@ import torch
 from torchvision.transforms import Compose, Normalize, ToTensor
 
 from datamodules.batches.batch import Batch
-from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Buffers, Finish
+from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Buffers, Normalizer
 
 
 @pytest.fixture
-def pictures():
+def images():
     return torch.randint(0, 256, (5, 3, 7, 9), dtype=torch.uint8, generator=torch.Generator())
 
 
-def test_equal_to_torchvision_to_the_bit(pictures):
+def test_equal_to_torchvision_to_the_bit(images):
     plain = Compose([ToTensor(), Normalize(IMAGENET_MEAN, IMAGENET_STD)])
-    rows = torch.stack([plain(p.permute(1, 2, 0).numpy()) for p in pictures])
-    assert torch.equal(Finish(IMAGENET_MEAN, IMAGENET_STD)(pictures), rows)
+    rows = torch.stack([plain(p.permute(1, 2, 0).numpy()) for p in images])
+    assert torch.equal(Normalizer(IMAGENET_MEAN, IMAGENET_STD)(images), rows)
 
 
 @pytest.mark.parametrize("shape", [(70, 3, 64, 64), (2, 3, 300, 300), (0, 3, 8, 8)])
@@ -26,31 +26,31 @@ def test_parts_of_a_batch_join_without_a_seam(shape):
     draws = torch.Generator().manual_seed(0)
     batch = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draws)
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-    finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
-    for pictures in (batch, batch.flip(-1), batch.to(memory_format=torch.channels_last)):
-        expected = pictures.to(torch.float32).div(255).sub(mean).div(std)
-        assert torch.equal(finish(pictures), expected)
+    normalizer = Normalizer(IMAGENET_MEAN, IMAGENET_STD)
+    for images in (batch, batch.flip(-1), batch.to(memory_format=torch.channels_last)):
+        expected = images.to(torch.float32).div(255).sub(mean).div(std)
+        assert torch.equal(normalizer(images), expected)
 
 
-def test_structure_is_kept_and_only_uint8_pictures_change(pictures):
-    finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
+def test_structure_is_kept_and_only_uint8_images_change(images):
+    normalizer = Normalizer(IMAGENET_MEAN, IMAGENET_STD)
     target, floats = torch.arange(5), torch.rand(5, 3, 7, 9)
-    batch = finish(Batch([pictures, {"other": floats}], target))
+    batch = normalizer(Batch([images, {"other": floats}], target))
     assert isinstance(batch, Batch)
     assert batch.inputs[0].dtype == torch.float32
     assert batch.inputs[1]["other"] is floats
     assert batch.target is target
     mask = torch.zeros(5, 1, 7, 9, dtype=torch.uint8)
-    assert finish(mask) is mask
+    assert normalizer(mask) is mask
 
 
-def test_a_kept_batch_never_changes(pictures):
-    finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
-    kept = finish(pictures)
+def test_a_kept_batch_never_changes(images):
+    normalizer = Normalizer(IMAGENET_MEAN, IMAGENET_STD)
+    kept = normalizer(images)
     row, copy = kept[2:3], kept.clone()
     del kept
     for _ in range(10):
-        finish(255 - pictures)
+        normalizer(255 - images)
     assert torch.equal(row, copy[2:3])
 
 
@@ -78,14 +78,14 @@ def test_batches_of_many_sizes_leave_a_few_blocks_alone():
     assert 9 not in buffers._free
 
 
-def test_pickles_without_its_memory(pictures):
-    finish = Finish(IMAGENET_MEAN, IMAGENET_STD)
-    finish(pictures)
-    copy = pickle.loads(pickle.dumps(finish))
-    assert torch.equal(copy(pictures), finish(pictures))
+def test_pickles_without_its_memory(images):
+    normalizer = Normalizer(IMAGENET_MEAN, IMAGENET_STD)
+    normalizer(images)
+    copy = pickle.loads(pickle.dumps(normalizer))
+    assert torch.equal(copy(images), normalizer(images))
 
 
 @pytest.mark.parametrize(("mean", "std"), [([0.5], [0.5, 0.5]), ([0.5], [0.0])])
 def test_impossible_statistics_are_refused(mean, std):
     with pytest.raises(ValueError, match="one value a channel"):
-        Finish(mean, std)
+        Normalizer(mean, std)

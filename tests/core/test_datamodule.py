@@ -16,7 +16,7 @@ from torch.utils.data import Dataset, TensorDataset
 from two_ranks import Recorder, Rows
 
 from datamodules import Batch, DataModule, RowBatch
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.plan import Exact, Shuffled
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "two_ranks.py"
@@ -149,10 +149,10 @@ def test_trainer_flags(tmp_path, flag):
     assert len(model.seen["train"]) == 2
 
 
-class Pictures(DataModule):
+class Images(DataModule):
     def __init__(self, **options):
         super().__init__(**options)
-        self.finish = Finish([0.5] * 3, [0.5] * 3)
+        self.normalizer = Normalizer([0.5] * 3, [0.5] * 3)
 
     def dataset(self, split):
         pixels = torch.arange(4 * 3 * 4 * 4, dtype=torch.uint8).view(4, 3, 4, 4)
@@ -195,7 +195,7 @@ class Hooked(L.LightningModule):
 def test_the_modules_own_hook_and_precision_are_honoured(
     tmp_path, monkeypatch, precision, dtype, crossing
 ):
-    dm, model = Pictures(batch_size=2, num_workers=0), Hooked()
+    dm, model = Images(batch_size=2, num_workers=0), Hooked()
     if crossing:  # as on an accelerator: uint8 crosses and is finished there
         monkeypatch.setattr(dm, "_crosses", lambda trainer: True)
     trainer(tmp_path, precision=precision).fit(model, dm)
@@ -203,23 +203,23 @@ def test_the_modules_own_hook_and_precision_are_honoured(
     assert model.dtypes == {dtype, torch.int64}
 
 
-def test_pictures_that_cross_as_uint8_end_equal(monkeypatch):
-    dm = Pictures(batch_size=4, num_workers=0)
+def test_images_that_cross_as_uint8_end_equal(monkeypatch):
+    dm = Images(batch_size=4, num_workers=0)
     plain = next(iter(dm.val_dataloader()))
-    dm.finish, finish = None, dm.finish
+    dm.normalizer, normalizer = None, dm.normalizer
     crossing = next(iter(dm.val_dataloader()))
     assert crossing.inputs.dtype == torch.uint8
-    assert same(finish(crossing), plain)
+    assert same(normalizer(crossing), plain)
 
 
 def test_plain_use_gives_finished_batches():
-    dm = Pictures(batch_size=4)
+    dm = Images(batch_size=4)
     for batch in (dm.preview(), next(dm.batches("val")), next(iter(dm.train_dataloader()))):
         assert isinstance(batch, Batch)
         assert batch.inputs.dtype == torch.float32
     assert torch.equal(next(iter(dm.predict_dataloader())), dm.preview("predict"))
-    assert isinstance(Pictures(with_rows=True).preview("predict"), RowBatch)
-    assert Pictures(with_rows=True).preview("predict").rows.tolist() == [0, 1, 2, 3]
+    assert isinstance(Images(with_rows=True).preview("predict"), RowBatch)
+    assert Images(with_rows=True).preview("predict").rows.tolist() == [0, 1, 2, 3]
 
 
 def test_hyperparameters_are_plain_and_load_back(tmp_path):

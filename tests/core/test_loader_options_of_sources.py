@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, SequentialSampler, TensorDataset, get_work
 
 from datamodules.batches.batch import RowBatch
 from datamodules.batches.collate import collate
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.loading import loader as loader_module
 from datamodules.loading import make_loader as loader_options
 from datamodules.loading.auto_workers import AutoWorkers
@@ -186,7 +186,7 @@ def test_a_place_in_another_epoch_starts_that_epoch_afresh():
 def test_defaults_and_what_is_chosen_arrive():
     loader = made()
     assert (loader.num_workers, loader.pin_memory, loader.persistent_workers) == (0, False, False)
-    assert (loader.threads, loader.workers, loader.finish, loader.skipped) == (0, 0, None, None)
+    assert (loader.threads, loader.workers, loader.normalizer, loader.skipped) == (0, 0, None, None)
     assert loader.generator.initial_seed() == 0
     assert loader.sampler is loader.batch_sampler
     assert not loader.drop_last
@@ -194,11 +194,11 @@ def test_defaults_and_what_is_chosen_arrive():
         num_workers=2,
         persistent=True,
         pin_memory=True,
-        finish=str,
+        normalizer=str,
         options={"drop_last": True, "prefetch_factor": 5},
     )
     assert (chosen.num_workers, chosen.pin_memory, chosen.persistent_workers) == (2, True, True)
-    assert (chosen.finish, chosen.prefetch_factor, chosen.workers) == (str, 5, 2)
+    assert (chosen.normalizer, chosen.prefetch_factor, chosen.workers) == (str, 5, 2)
     users = made(num_workers=1, persistent=True, options={"persistent_workers": False})
     assert not users.persistent_workers
     assert not made(num_workers=1).persistent_workers
@@ -210,7 +210,7 @@ def test_an_option_that_a_checkpoint_could_not_hold_has_to_be_given_again():
 
 
 def test_each_batch_is_finished_once_and_in_the_consuming_process():
-    loader = made(finish=lambda batch: batch.target.tolist())
+    loader = made(normalizer=lambda batch: batch.target.tolist())
     assert sorted(sum_of for batch in loader for sum_of in batch) == [i**2 for i in range(10)]
 
 
@@ -394,7 +394,7 @@ def test_forked_workers_are_sent_nothing_by_pickle(monkeypatch, chosen, first, r
 
 def test_a_plain_loader_reads_in_order_with_a_sampler_of_torchs_own():
     loader = make_plain_loader(
-        Squares(5), batch_size=2, finish=lambda batch: batch.target, collate_fn=collate
+        Squares(5), batch_size=2, normalizer=lambda batch: batch.target, collate_fn=collate
     )
     assert [batch.tolist() for batch in loader] == [[0, 1], [4, 9], [16]]
     assert isinstance(loader.sampler, SequentialSampler)
@@ -443,11 +443,13 @@ def test_skipped_files_are_said_with_the_last_batch_and_before_it_is_used():
     assert made(skipped=notes).dataset.skip
     assert not made().dataset.skip
     plain = make_plain_loader(
-        Squares(4), batch_size=2, finish=None, collate_fn=collate, skipped=notes
+        Squares(4), batch_size=2, normalizer=None, collate_fn=collate, skipped=notes
     )
     assert [batch.tolist() for batch in plain] == [[0, 1], [4, 9]]
     assert plain.dataset.skip
-    assert not make_plain_loader(Squares(), batch_size=2, finish=None, collate_fn=len).dataset.skip
+    assert not make_plain_loader(
+        Squares(), batch_size=2, normalizer=None, collate_fn=len
+    ).dataset.skip
 
 
 def test_each_step_is_mixed_by_its_own_seed_also_after_a_resume():
@@ -580,7 +582,7 @@ def test_worker_processes_are_watched_with_what_the_options_say(
 
 
 def test_a_plain_loader_is_one_process():
-    loader = make_plain_loader(Squares(), batch_size=2, finish=None, collate_fn=collate)
+    loader = make_plain_loader(Squares(), batch_size=2, normalizer=None, collate_fn=collate)
     place = {"epoch": 0, "batches": 1, "num_replicas": 1, "steps": 5}
     loader.load_state_dict(place)
     with pytest.raises(RuntimeError, match="2 processes ran, this run has 1"):
@@ -602,7 +604,9 @@ def test_a_stream_has_one_worker_and_starts_it_anew_each_epoch():
     chosen = make_stream_loader(stream(), num_workers=2, options=options, pin_memory=True)
     assert (chosen.num_workers, chosen.persistent_workers, chosen.prefetch_factor) == (2, False, 3)
     assert chosen.pin_memory is True
-    none = make_stream_loader(stream(), num_workers=0, options=options, finish=lambda b: b.target)
+    none = make_stream_loader(
+        stream(), num_workers=0, options=options, normalizer=lambda b: b.target
+    )
     assert (none.num_workers, none.prefetch_factor) == (0, None)
     assert [batch.tolist() for batch in none] == [[0, 1, 2, 3], [4, 5]]
 
@@ -613,12 +617,12 @@ def test_a_stream_of_arrays_stays_arrays():
 
 
 def test_a_known_last_step_goes_to_whoever_makes_the_samples_in_this_process():
-    class Own(Finish):
+    class Own(Normalizer):
         """Of which nothing is known."""
 
-    known, own = Finish([0.5], [1.0]), Own([0.5], [1.0])
-    assert made(finish=known, num_workers=0).dataset.finish is known
-    assert made(finish=known, num_workers=1, worker_type="thread").dataset.finish is known
-    assert made(finish=known, num_workers=1, worker_type="process").dataset.finish is None
-    assert made(finish=own, num_workers=0).dataset.finish is None
-    assert made(num_workers=0).dataset.finish is None
+    known, own = Normalizer([0.5], [1.0]), Own([0.5], [1.0])
+    assert made(normalizer=known, num_workers=0).dataset.normalizer is known
+    assert made(normalizer=known, num_workers=1, worker_type="thread").dataset.normalizer is known
+    assert made(normalizer=known, num_workers=1, worker_type="process").dataset.normalizer is None
+    assert made(normalizer=own, num_workers=0).dataset.normalizer is None
+    assert made(num_workers=0).dataset.normalizer is None

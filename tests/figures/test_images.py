@@ -9,7 +9,7 @@ from torchvision import transforms as T
 from datamodules import ImageFolderDataModule
 from datamodules.figures.images import (
     augmentation_grid,
-    batch_pictures,
+    batch_images,
     image_sizes,
     transform_scale,
     viewable,
@@ -52,9 +52,9 @@ def test_a_row_holds_the_original_and_the_draws_of_each_epoch(folder):
     loader.sampler.set_epoch(1)
     for keys, batch in zip(list(loader.batch_sampler), loader, strict=True):
         if first in keys.indices.tolist():
-            picture = batch.inputs[keys.indices.tolist().index(first)]
-    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (dm.finish.mean, dm.finish.std))
-    assert np.allclose(shown[2], (picture * std + mean).permute(1, 2, 0).numpy(), atol=1e-5)
+            image = batch.inputs[keys.indices.tolist().index(first)]
+    mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (dm.normalizer.mean, dm.normalizer.std))
+    assert np.allclose(shown[2], (image * std + mean).permute(1, 2, 0).numpy(), atol=1e-5)
     assert "the draws of a sample differ" in grid.text
 
 
@@ -75,7 +75,7 @@ def test_a_users_normalisation_is_undone(folder):
     index = int(np.unique(one.labels(), return_index=True)[1][0])
     own = (one.dataset[index][0] * 0.5 + 0.5).permute(1, 2, 0).numpy()
     assert np.allclose(shown, own, atol=1e-5)
-    drawn = batch_pictures(dm, one, most=1).axes[0].images[0].get_array()
+    drawn = batch_images(dm, one, most=1).axes[0].images[0].get_array()
     assert np.allclose(drawn, (one.inputs[0] * 0.5 + 0.5).permute(1, 2, 0).numpy(), atol=1e-5)
 
 
@@ -91,7 +91,7 @@ def test_a_users_normalisation_is_undone(folder):
     ],
     ids=["uint8", "float", "of 255", "stretched", "four channels", "not a number"],
 )
-def test_any_picture_can_be_seen(images, top):
+def test_any_image_can_be_seen(images, top):
     shown = viewable(images, None)
     assert shown.shape == (1, 2, 2, 3)
     assert shown.max() == pytest.approx(top)
@@ -103,7 +103,7 @@ def test_sizes_are_those_of_the_files_turned_as_they_are_shown(folder):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned.save(folder / "ash" / "turned.jpg", exif=exif)
-    (folder / "ash" / "cut.png").write_bytes(b"no picture")
+    (folder / "ash" / "cut.png").write_bytes(b"no image")
     dm = ImageFolderDataModule(
         folder, image_size=16, num_workers=0, val_split=0.0, test_split=0.0, on_error="skip"
     )

@@ -1,6 +1,6 @@
 """Fit and predict an image folder on two gloo processes that are seeded differently.
 
-Run as a program: ``python folders_on_two_ranks.py ROOT FLAT``. The pictures of ROOT are of one grey
+Run as a program: ``python folders_on_two_ranks.py ROOT FLAT``. The images of ROOT are of one grey
 level each, and so are those of FLAT. Each rank prints what it saw as JSON.
 """
 

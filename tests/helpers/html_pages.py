@@ -1,4 +1,4 @@
-"""Reads an HTML page strictly: every element closed, every picture and address noted."""
+"""Reads an HTML page strictly: every element closed, every image and address noted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class PageReader(HTMLParser):
         self.open: list[str] = []
         self.tags: set[str] = set()
         self.attributes: list[dict[str, str | None]] = []
-        self.pictures: list[tuple[str, str]] = []
+        self.images: list[tuple[str, str]] = []
         self.addresses: list[str] = []
         self.language, self.title, self.text = "", "", ""
 
@@ -24,7 +24,7 @@ class PageReader(HTMLParser):
         if tag == "html":
             self.language = found.get("lang") or ""
         if tag == "img":
-            self.pictures.append((found["src"], found.get("alt") or ""))
+            self.images.append((found["src"], found.get("alt") or ""))
         self.addresses += [
             value
             for name, value in found.items()

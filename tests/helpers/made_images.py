@@ -1,4 +1,4 @@
-"""Small pictures and image files for tests, some written by hand where no writer makes them."""
+"""Small images and image files for tests, some written by hand where no writer makes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def encode(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def blocks(width: int = 32, height: int = 24) -> Image.Image:
-    """A coloured picture without a symmetry, smooth enough for lossy formats."""
+    """A coloured image without a symmetry, smooth enough for lossy formats."""
     y, x = np.mgrid[0:height, 0:width]
     levels = np.stack([x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], 2)
     return Image.fromarray(levels.astype(np.uint8))

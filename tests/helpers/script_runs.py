@@ -1,4 +1,4 @@
-"""Runs the scripts' ``main`` in this process, on a tiny folder of pictures or on the user's own."""
+"""Runs the scripts' ``main`` in this process, on a tiny folder of images or on the user's own."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class Plain(L.LightningDataModule):
 '''
 
 
-def write_pictures(folder: Path, *, each: int = 16) -> Path:
-    """Three classes of 8 x 8 grey pictures that any net tells apart."""
+def write_images(folder: Path, *, each: int = 16) -> Path:
+    """Three classes of 8 x 8 grey images that any net tells apart."""
     draw = np.random.default_rng(0)
     for name, level in (("dark", 20), ("grey", 128), ("light", 235)):
         (folder / name).mkdir(parents=True)
@@ -147,7 +147,7 @@ def write_pictures(folder: Path, *, each: int = 16) -> Path:
     return folder
 
 
-def on_pictures(folder: Path) -> list[str]:
+def on_images(folder: Path) -> list[str]:
     """Options for such a folder."""
     options = {"root": folder, "image_size": 8, "mode": "L", "flip": "false", "num_workers": 0}
     options |= {"batch_size": 17, "val_split": 0.25, "test_split": 0.25}

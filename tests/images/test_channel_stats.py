@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from picture_files import class_folders, noise
+from image_files import class_folders, noise
 from PIL import Image
 from script_runs import as_if_alone  # noqa: F401
 from torchvision.transforms import v2
@@ -26,14 +26,14 @@ def root(tmp_path):
 
 
 def by_hand(dm):
-    levels = torch.stack([dm.eval_transform_row(path) for path in dm._pictures.paths["train"]])
+    levels = torch.stack([dm.eval_transform_row(path) for path in dm._images.paths["train"]])
     return levels.double().mean((0, 2, 3)) / 255, levels.double().std((0, 2, 3), correction=0) / 255
 
 
 class Folder(ImageFolderDataModule):
     def eval_transform_row(self, path):
-        picture = Image.open(path).convert("RGB").resize((8, 8))
-        return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+        image = Image.open(path).convert("RGB").resize((8, 8))
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def test_mean_and_deviation_are_those_of_all_train_pixels(root):
@@ -53,7 +53,7 @@ def test_mean_and_deviation_are_those_of_all_train_pixels(root):
 def test_evaluation_rows_have_no_part_in_it(root):
     before = folder(root, normalize="train")
     before.setup()
-    for path in before._pictures.paths["val"]:
+    for path in before._images.paths["val"]:
         noise(Path(path), 99)
     after = folder(root, normalize="train")
     after.setup()
@@ -68,15 +68,15 @@ def test_a_checkpoint_brings_them_back(root, tmp_path):
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     new = folder(root, normalize="train", predict_path=str(root / "ash"))
     new.load_state_dict(state)
-    assert new.finish.mean == dm.finish.mean == tuple(dm.fitted["mean"])
-    assert new.finish.std == tuple(dm.fitted["std"])
+    assert new.normalizer.mean == dm.normalizer.mean == tuple(dm.fitted["mean"])
+    assert new.normalizer.std == tuple(dm.fitted["std"])
     assert torch.isfinite(new.preview("predict")).all()
 
 
-def test_at_most_so_many_pictures_are_read_evenly_spaced():
+def test_at_most_so_many_images_are_read_evenly_spaced():
     read = []
 
-    class Pictures:
+    class Images:
         def __len__(self):
             return 10
 
@@ -84,7 +84,7 @@ def test_at_most_so_many_pictures_are_read_evenly_spaced():
             read.append(index)
             return torch.tensor([[[index, 2 * index]]], dtype=torch.uint8)
 
-    (mean,), _ = channel_statistics(Pictures(), most=4)
+    (mean,), _ = channel_statistics(Images(), most=4)
     assert read == [0, 2, 5, 7]
     assert mean == pytest.approx((0 + 2 + 5 + 7) * 3 / 8 / 255)
 
@@ -120,16 +120,16 @@ def test_what_cannot_be_normalised_is_refused(root, options, said):
 
 
 @pytest.mark.parametrize(
-    ("pictures", "said"),
+    ("images", "said"),
     [
         ([torch.zeros(3, 2, 2, dtype=torch.uint8)], "constant"),
         ([torch.zeros(c, 2, 2, dtype=torch.uint8) for c in (1, 3)], "1 and 3 channels"),
-        (["a text"], "str pictures"),
+        (["a text"], "str images"),
     ],
 )
-def test_pictures_without_statistics_are_refused(pictures, said):
+def test_images_without_statistics_are_refused(images, said):
     with pytest.raises(ValueError, match=said):
-        channel_statistics(pictures)
+        channel_statistics(images)
 
 
 def test_the_script_prints_flags_that_say_the_same(root, capsys):
@@ -142,4 +142,4 @@ def test_the_script_prints_flags_that_say_the_same(root, capsys):
     values = ", ".join(f"{value:.4f}" for value in dm.fitted["mean"])
     assert f"use: --data.mean '[{values}]'" in out
     assert script.main(["--data", "wine"]) == 2
-    assert "no pictures" in capsys.readouterr().err
+    assert "no images" in capsys.readouterr().err

@@ -13,9 +13,9 @@ from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode, v2
 
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 from datamodules.images.fast.crop_head import crop_first, flat, resized_size
-from datamodules.images.regions import WholePicture
+from datamodules.images.regions import WholeImage
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import random_state, seed_all
 
@@ -60,7 +60,7 @@ def both(paths, transform, *, mode="RGB", seed=0):
     """Rows and states of the random generators by the short and by the plain way."""
     found = []
     for fast in (True, False):
-        dataset = PictureDataset(PathList(paths), None, transform, mode=mode, fast=fast)
+        dataset = ImageDataset(PathList(paths), None, transform, mode=mode, fast=fast)
         assert (dataset._fast is not None) == fast, "the short way is taken"
         rows = []
         for index in range(len(dataset)):
@@ -85,7 +85,7 @@ def assert_near(fast, plain, *, most_mean, most, scale=1.0):
     assert sum(means) / len(means) <= most_mean
 
 
-ON_PICTURES = {
+ON_IMAGES = {
     "v2 preset": v2.Compose([v2.RandomResizedCrop(53, antialias=True), v2.RandomHorizontalFlip()]),
     "v1": v1.Compose([v1.RandomResizedCrop((43, 53)), v1.RandomHorizontalFlip(0.3)]),
     "bare": v2.RandomResizedCrop(47, scale=(0.3, 0.9), ratio=(0.5, 0.8)),
@@ -125,10 +125,10 @@ ON_BYTES = {
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("spelling", ON_PICTURES)
+@pytest.mark.parametrize("spelling", ON_IMAGES)
 def test_draws_are_the_same_and_pixels_those_of_pillow_but_for_rounding(paths, spelling, mode):
     for seed in range(2):
-        fast, plain = both(paths, ON_PICTURES[spelling], mode=mode, seed=seed)
+        fast, plain = both(paths, ON_IMAGES[spelling], mode=mode, seed=seed)
         # where a box is twice as large, rounding goes the other way at every half
         assert_near(fast, plain, most_mean=0.26, most=2 if "bicubic" in spelling else 1)
 
@@ -160,7 +160,7 @@ RESTS = {
     "auto": [v2.TrivialAugmentWide(), v2.PILToTensor(), v2.ConvertImageDtype(), v2.RandomErasing()],
     "randaugment": [v1.RandAugment(), v1.PILToTensor(), v1.ConvertImageDtype(torch.float32)],
     "order": [v1.RandomOrder([v1.ColorJitter(0.2), v1.RandomRotation(9)]), v1.ToTensor()],
-    "own": [lambda picture: picture.rotate(5), v1.ToTensor(), v1.Normalize(MEAN, STD)],
+    "own": [lambda image: image.rotate(5), v1.ToTensor(), v1.Normalize(MEAN, STD)],
     "choice": [v2.RandomChoice([v2.ColorJitter(0.2), v2.RandomRotation(9)]), v2.ToImage()],
 }
 
@@ -196,11 +196,11 @@ class Subclass(v2.RandomResizedCrop):
         v2.RandomCrop(24, padding=2),
         v1.RandomCrop(24, pad_if_needed=True),
         v2.Compose([v2.RandomRotation(3), v2.RandomResizedCrop(24)]),
-        v2.Compose([v2.Lambda(lambda picture: picture), v2.CenterCrop(2)]),
+        v2.Compose([v2.Lambda(lambda image: image), v2.CenterCrop(2)]),
         v2.Compose([v2.RandomHorizontalFlip(), v2.RandomResizedCrop(24)]),
         v2.Compose([v1.ToTensor(), v2.RandomResizedCrop(24)]),
         v2.RandomApply([v2.RandomResizedCrop(24)]),
-        lambda picture: picture,
+        lambda image: image,
         [v2.RandomResizedCrop(24)],
     ],
 )
@@ -208,11 +208,11 @@ def test_what_is_not_known_by_its_exact_type_is_no_head(transform):
     assert crop_first(list(flat(transform))) is None
 
 
-def test_a_picture_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_path):
+def test_a_image_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_path):
     photo(20, 12).save(tmp_path / "x.png")
     for step in (v1.RandomCrop(16), v2.RandomCrop(16)):
         for fast in (False, True):
-            data = PictureDataset(PathList([str(tmp_path / "x.png")]), None, step, fast=fast)
+            data = ImageDataset(PathList([str(tmp_path / "x.png")]), None, step, fast=fast)
             with pytest.raises(ValueError, match="Required crop size"):
                 data[0]
 
@@ -227,7 +227,7 @@ def test_a_rest_that_wants_tensors_is_given_tensors_from_the_start(paths):
     steps = v2.Compose([v2.RandomResizedCrop(24), Tensors()])
     rows = []
     for fast in (True, False):
-        data = PictureDataset(PathList(paths), None, steps, fast=fast)
+        data = ImageDataset(PathList(paths), None, steps, fast=fast)
         for index in range(3):
             seed_all(index)
             rows.append(data[index])
@@ -236,7 +236,7 @@ def test_a_rest_that_wants_tensors_is_given_tensors_from_the_start(paths):
 
 def test_a_transform_may_be_changed_between_epochs(paths):
     steps = v2.Compose([v2.RandomResizedCrop(24), v2.RandomHorizontalFlip()])
-    data = PictureDataset(PathList(paths), None, steps, fast=True)
+    data = ImageDataset(PathList(paths), None, steps, fast=True)
     assert data[0].shape == (3, 24, 24)
     steps.transforms[0].size = (40, 32)
     assert data[0].shape == (3, 40, 32)
@@ -245,24 +245,24 @@ def test_a_transform_may_be_changed_between_epochs(paths):
 def test_rows_are_memory_of_their_own():
     pixels = np.zeros((20, 20, 3), np.uint8)
     for step in (v2.CenterCrop(20), v2.CenterCrop((20, 4)), v2.Resize(20), v2.RandomCrop(20)):
-        row = PictureDataset([pixels], None, step, fast=True)[0]
+        row = ImageDataset([pixels], None, step, fast=True)[0]
         row += 1
         assert not pixels.any()
     pixels.flags.writeable = False
-    assert not PictureDataset([pixels], None, v2.CenterCrop(9), fast=True)[0].any()
+    assert not ImageDataset([pixels], None, v2.CenterCrop(9), fast=True)[0].any()
 
 
 def test_boxes_outside_the_box_are_not_looked_at():
     asked = []
 
-    class Watched(WholePicture):
+    class Watched(WholeImage):
         def box(self, *box):
             asked.append(box)
             return super().box(*box)
 
-    picture = Watched(np.asarray(photo(90, 60)), "RGB")
-    crop_first([v2.RandomCrop(8)])(picture)
-    crop_first([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(picture)
+    image = Watched(np.asarray(photo(90, 60)), "RGB")
+    crop_first([v2.RandomCrop(8)])(image)
+    crop_first([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(image)
     assert asked[0][2:] == (8, 8)
     assert asked[1][2] * asked[1][3] <= 0.21 * 90 * 60
 
@@ -276,11 +276,11 @@ def test_sizes_are_those_of_torchvision(size, shape):
 
 def test_the_dataset_pickles(paths):
     steps = v2.Compose([v2.RandomResizedCrop(24), v1.ToTensor(), v1.Normalize(MEAN, STD)])
-    data = PictureDataset(PathList(paths), None, steps, fast=True)
+    data = ImageDataset(PathList(paths), None, steps, fast=True)
     again = pickle.loads(pickle.dumps(data))
     seed_all(3)
     row = data[0]
     seed_all(3)
     assert torch.equal(again[0], row)
     assert again._fast.is_proved
-    assert data.unfinished(0).dtype == again.unfinished(0).dtype == torch.uint8
+    assert data.unnormalized(0).dtype == again.unnormalized(0).dtype == torch.uint8

@@ -19,10 +19,10 @@ STEPS = {
 
 
 def torchvisions(step, height, width):
-    picture = torch.empty(1, dtype=torch.uint8).expand(3, height, width)
+    image = torch.empty(1, dtype=torch.uint8).expand(3, height, width)
     if isinstance(step, v1.RandomResizedCrop):
-        return step.get_params(picture, step.scale, step.ratio)
-    return crop_draws.box_of(step.make_params([picture]))
+        return step.get_params(image, step.scale, step.ratio)
+    return crop_draws.box_of(step.make_params([image]))
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from contract import same
-from picture_files import noise, solid
+from image_files import noise, solid
 from PIL import Image
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from datamodules.images.dataset import PictureDataset, PixelDataset, predict_sources
+from datamodules.images.dataset import ImageDataset, PixelDataset, predict_sources
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.sample_seeds import below
 
@@ -29,22 +29,22 @@ def seeds(n):
 # --- one by one ------------------------------------------------------------------------------
 
 
-def test_items_are_a_picture_and_its_target(tmp_path):
+def test_items_are_a_image_and_its_target(tmp_path):
     paths = PathList([str(solid(tmp_path / "a.png", (7, 8, 9), (2, 1)))])
-    picture, target = PictureDataset(paths, torch.tensor([3]), None)[0]
-    assert picture.tolist() == [[[7, 7]], [[8, 8]], [[9, 9]]]
+    image, target = ImageDataset(paths, torch.tensor([3]), None)[0]
+    assert image.tolist() == [[[7, 7]], [[8, 8]], [[9, 9]]]
     assert target == 3
     assert type(target) is int
-    several = PictureDataset(paths, torch.tensor([[0.0, 1.0]]), None)[-1][1]
-    assert several.tolist() == [0, 1]
-    bare = PictureDataset(paths, None, None, mode="L")[0]
+    multilabel = ImageDataset(paths, torch.tensor([[0.0, 1.0]]), None)[-1][1]
+    assert multilabel.tolist() == [0, 1]
+    bare = ImageDataset(paths, None, None, mode="L")[0]
     assert bare.shape == (1, 1, 2)
 
 
 def test_iteration_ends(tmp_path):
     paths = PathList([str(noise(tmp_path / f"{i}.png", i)) for i in range(3)])
-    assert len(list(PictureDataset(paths, None, None))) == 3
-    assert len(list(PictureDataset(pixels(), torch.arange(4), None))) == 4
+    assert len(list(ImageDataset(paths, None, None))) == 3
+    assert len(list(ImageDataset(pixels(), torch.arange(4), None))) == 4
     assert len(list(PixelDataset(pixels(), torch.arange(4)))) == 4
 
 
@@ -62,11 +62,11 @@ def test_iteration_ends(tmp_path):
     ids=["PIL", "array", "grey array", "tensor", "one channel", "grey tensor", "floats"],
 )
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_pictures_in_memory_are_sources_too(source, mode):
-    dataset = PictureDataset([source], None, None, mode=mode)
+def test_images_in_memory_are_sources_too(source, mode):
+    dataset = ImageDataset([source], None, None, mode=mode)
     assert dataset[0].shape == (3 if mode == "RGB" else 1, 2, 3)
     assert (dataset[0] == 9).all()
-    assert dataset.describe(0) == "picture 0"
+    assert dataset.describe(0) == "image 0"
 
 
 def test_orientation_is_applied(tmp_path):
@@ -76,28 +76,28 @@ def test_orientation_is_applied(tmp_path):
     exif[0x0112] = 6  # turned by 90 degrees to the left: to be turned back
     turned = Image.fromarray(np.ascontiguousarray(np.rot90(upright)))
     turned.save(tmp_path / "x.png", exif=exif)
-    row = PictureDataset(PathList([str(tmp_path / "x.png")]), None, None)[0]
+    row = ImageDataset(PathList([str(tmp_path / "x.png")]), None, None)[0]
     assert torch.equal(row, torch.from_numpy(upright).permute(2, 0, 1))
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1)])
 def test_a_transform_that_changes_the_channels_is_refused(mode, channels):
     change = v1.Grayscale(1) if mode == "RGB" else v2.RGB()
-    dataset = PictureDataset(pixels(), None, change, mode=mode)
-    message = f"made a uint8 picture of {4 - channels} channels, '{mode}' has {channels}"
+    dataset = ImageDataset(pixels(), None, change, mode=mode)
+    message = f"made a uint8 image of {4 - channels} channels, '{mode}' has {channels}"
     with pytest.raises(ValueError, match=message):
         dataset[0]
-    floats = PictureDataset(pixels(), None, v1.Compose([change, v1.ToTensor()]), mode=mode)
+    floats = ImageDataset(pixels(), None, v1.Compose([change, v1.ToTensor()]), mode=mode)
     assert len(floats[0]) == 4 - channels, "what is finished is the user's own"
 
 
-def test_keys_name_pictures_that_have_no_path():
+def test_keys_name_images_that_have_no_path():
     for dataset in (
-        PictureDataset(pixels(), None, None, keys=np.array([7, 3, 5, 1]), part="train"),
+        ImageDataset(pixels(), None, None, keys=np.array([7, 3, 5, 1]), part="train"),
         PixelDataset(pixels(), torch.arange(4), keys=np.array([7, 3, 5, 1]), part="train"),
     ):
-        assert dataset.describe(2) == "train picture 5"
-        assert pickle.loads(pickle.dumps(dataset)).describe(-1) == "train picture 1"
+        assert dataset.describe(2) == "train image 5"
+        assert pickle.loads(pickle.dumps(dataset)).describe(-1) == "train image 1"
 
 
 # --- a batch at a time -----------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_batch_equals_slicing_and_flipping_one_by_one(padding, flip, channels)
 
 
 @pytest.mark.parametrize("padding", [0, 2])
-def test_pictures_may_lie_in_memory_in_any_order(padding):
+def test_images_may_lie_in_memory_in_any_order(padding):
     data = pixels(5)
     turned = data.to(memory_format=torch.channels_last)
     assert not turned.is_contiguous()
@@ -142,7 +142,7 @@ def test_pictures_may_lie_in_memory_in_any_order(padding):
 
 
 @pytest.mark.parametrize("padding", [0, 2])
-def test_without_seeds_a_batch_is_the_pictures_themselves(padding):
+def test_without_seeds_a_batch_is_the_images_themselves(padding):
     data = pixels()
     dataset = PixelDataset(data, torch.arange(4), padding=padding, flip=True)
     rows = np.array([2, 0, 3])
@@ -175,7 +175,7 @@ def test_a_sample_draws_the_same_in_any_batch():
     assert torch.equal(whole.inputs, torch.cat([part.inputs for part in parts]))
 
 
-def test_no_pictures_make_no_batch():
+def test_no_images_make_no_batch():
     dataset = PixelDataset(pixels(0), torch.arange(0), padding=2)
     assert len(dataset) == 0
     assert dataset.get_batch(np.empty(0, np.int64), None).inputs.shape == (0, 3, 3, 5)
@@ -183,14 +183,14 @@ def test_no_pictures_make_no_batch():
 
 def test_the_fast_path_equals_the_plain_one_sample_by_sample():
     data, target = pixels(), torch.arange(4)
-    fast, plain = PixelDataset(data, target), PictureDataset(data, target, v2.PILToTensor())
+    fast, plain = PixelDataset(data, target), ImageDataset(data, target, v2.PILToTensor())
     assert same([fast[i] for i in range(4)], [plain[i] for i in range(4)])
 
 
 # --- what is to be predicted -----------------------------------------------------------------
 
 
-def test_h15_a_folder_gives_its_pictures_in_order(tmp_path):
+def test_h15_a_folder_gives_its_images_in_order(tmp_path):
     for name in ("p10", "p2", "sub/p1"):
         noise(tmp_path / f"{name}.png", 0)
     (tmp_path / "notes.txt").write_text("")
@@ -199,7 +199,7 @@ def test_h15_a_folder_gives_its_pictures_in_order(tmp_path):
         assert list(predict_sources(path)) == expected
 
 
-def test_a_file_a_list_of_paths_and_lists_of_pictures(tmp_path, monkeypatch):
+def test_a_file_a_list_of_paths_and_lists_of_images(tmp_path, monkeypatch):
     file = noise(tmp_path / "p.png", 0)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -211,10 +211,10 @@ def test_a_file_a_list_of_paths_and_lists_of_pictures(tmp_path, monkeypatch):
     array, opened = np.zeros((2, 2, 3), np.uint8), Image.new("RGB", (2, 2))
     mixed = predict_sources([file, array, opened])
     assert mixed == [str(file), array, opened]
-    assert [PictureDataset(mixed, None, None).describe(i) for i in range(3)] == [
+    assert [ImageDataset(mixed, None, None).describe(i) for i in range(3)] == [
         str(file),
-        "picture 1",
-        "picture 2",
+        "image 1",
+        "image 2",
     ]
     assert predict_sources(opened) == [opened]
     assert len(predict_sources(np.zeros((5, 2, 2, 3), np.uint8))) == 5
@@ -224,7 +224,7 @@ def test_a_file_a_list_of_paths_and_lists_of_pictures(tmp_path, monkeypatch):
 def test_what_cannot_be_predicted_says_so(tmp_path):
     with pytest.raises(ValueError, match="pass predict_path="):
         predict_sources(None)
-    with pytest.raises(ValueError, match="holds no pictures; it is empty"):
+    with pytest.raises(ValueError, match="holds no images; it is empty"):
         predict_sources(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"predict_path='.*nowhere' does not exist"):
         predict_sources(tmp_path / "nowhere")

@@ -40,7 +40,7 @@ SIXTEEN = (np.arange(16, dtype=np.uint16) * 4369).reshape(4, 4)
     ids=["png", "pgm", "tiff", "tiff lzw", "jp2", "big-endian tiff", "array", "big-endian array"],
 )
 def test_h06_sixteen_bit_keeps_its_values(content):
-    """A 16-bit grey picture keeps its 16 levels, k * 4369 as k / 15, in both modes."""
+    """A 16-bit grey image keeps its 16 levels, k * 4369 as k / 15, in both modes."""
     levels = np.asarray(decode_image(content, mode="L"), dtype=np.float32) / 255
     assert np.array_equal(levels.ravel(), np.arange(16, dtype=np.float32) * 17 / 255)
     colours = np.asarray(decode_image(content, mode="RGB"))
@@ -111,17 +111,17 @@ def test_floats_from_0_to_1_are_multiplied_by_255(kind):
     "form", ["1", "L", "LA", "La", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV"]
 )
 def test_every_8_bit_mode_gives_the_colours_it_stands_for(form, mode):
-    picture = blocks()
+    image = blocks()
     if form in ("P", "PA"):
-        made = picture.quantize(64).convert(form)
-        expected = picture.quantize(64).convert("RGB")
+        made = image.quantize(64).convert(form)
+        expected = image.quantize(64).convert("RGB")
     elif form in ("La", "RGBa"):
-        made = picture.convert(form.upper()).convert(form)
-        expected = picture.convert("L").convert("RGB") if form == "La" else picture
+        made = image.convert(form.upper()).convert(form)
+        expected = image.convert("L").convert("RGB") if form == "La" else image
     else:
-        made = picture.convert(form)
+        made = image.convert(form)
         grey_form = form in ("1", "L", "LA")
-        expected = made.convert("L").convert("RGB") if grey_form else picture
+        expected = made.convert("L").convert("RGB") if grey_form else image
     found = decode_image(made, mode=mode)
     assert (type(found), found.mode, found.size, found.info) == (Image.Image, mode, (32, 24), {})
     away = np.asarray(found, dtype=int) - np.asarray(expected.convert(mode), dtype=int)
@@ -248,7 +248,7 @@ def test_orientation_is_found_wherever_a_png_keeps_it(text, place):
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("harm", ["not a header", "far directory", "cut", "wrong type", "9"])
-def test_broken_exif_takes_nothing_from_the_picture(kind, harm):
+def test_broken_exif_takes_nothing_from_the_image(kind, harm):
     sound = exif_block(6)
     entry = sound.index(b"\x01\x12\x00\x03")
     changed = {
@@ -271,7 +271,7 @@ def test_broken_exif_takes_nothing_from_the_picture(kind, harm):
 
 
 @pytest.mark.parametrize("harm", [(b"MM\0*", b"XX\0*"), (b"\x01\x0f\0\x02", b"\xff" * 4)])
-def test_broken_exif_of_avif_takes_nothing_from_the_picture(harm):
+def test_broken_exif_of_avif_takes_nothing_from_the_image(harm):
     """AVIF turns by a box of its own, which stays in force."""
     sound = encode(blocks(), "AVIF", exif=exif_block(6))
     content = sound.replace(*harm)
@@ -287,7 +287,7 @@ def test_the_first_frame_is_taken(kind):
     assert np.abs(np.subtract(found.getpixel((8, 8)), (255, 0, 0))).max() <= 3
 
 
-def test_the_largest_picture_of_an_icon_is_taken():
+def test_the_largest_image_of_an_icon_is_taken():
     content = encode(blocks(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)])
     assert decode_image(content) == blocks(64, 64)
     assert image_size(content) == (64, 64)
@@ -350,7 +350,7 @@ def test_every_listed_ending_can_be_read(tmp_path):
     assert all(ending == ending.lower() and ending[0] == "." for ending in IMAGE_SUFFIXES)
     unwritable = {".apng": "PNG", ".avifs": "AVIF", ".pfm": None}
     for ending in sorted(IMAGE_SUFFIXES):
-        path = tmp_path / f"picture{ending}"
+        path = tmp_path / f"image{ending}"
         kind = unwritable.get(ending, Image.registered_extensions().get(ending))
         image = blocks() if kind else Image.fromarray(np.zeros((24, 32), dtype=np.float32))
         image.save(path, kind or "PPM", sizes=[(32, 24)])  # an icon's default sizes are square

@@ -64,7 +64,7 @@ REFUSED = {
     "header_only.jpg": "the JPEG header is damaged or cut off",
     "rgb_float32.tif": "a pixel layout not read here",
     "rgb_int16.tif": "a pixel layout not read here",
-    "text.jpg": "text, not a picture",
+    "text.jpg": "text, not an image",
     "truncated.jpg": "the JPEG data is damaged or cut off",
     "truncated.png": "the PNG data is (damaged or )?cut off",
     "truncated_end_chunk.png": "the PNG data is cut off",

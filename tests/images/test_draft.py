@@ -8,7 +8,7 @@ from PIL import Image
 
 from datamodules import ImageFolderDataModule
 from datamodules.images.decode.decode import decode_image
-from datamodules.images.draft import DraftPictures
+from datamodules.images.draft import DraftImages
 from datamodules.images.transforms import eval_preset
 
 
@@ -34,8 +34,8 @@ def photo(width, height):
     ],
 )
 def test_a_jpeg_keeps_the_least_side(size, least_side, expected):
-    picture = decode_image(encode(blocks(*size), "JPEG"), least_side=least_side)
-    assert picture.size == expected
+    image = decode_image(encode(blocks(*size), "JPEG"), least_side=least_side)
+    assert image.size == expected
 
 
 def test_other_formats_keep_their_size_and_orientation_is_applied():
@@ -50,7 +50,7 @@ def test_the_change_of_pixels_is_of_the_stated_size(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(photo(2000, 1500))
     view = eval_preset(224)
     whole = np.asarray(view(decode_image(tmp_path / "photo.jpg")), np.float64)
-    drafted = DraftPictures([str(tmp_path / "photo.jpg")], 224, mode="RGB")[0]
+    drafted = DraftImages([str(tmp_path / "photo.jpg")], 224, mode="RGB")[0]
     assert drafted.shape == (750, 1000, 3)
     change = np.abs(np.asarray(view(Image.fromarray(drafted)), np.float64) - whole)
     assert 0.1 < change.mean() < 0.3  # the docstring says 0.2

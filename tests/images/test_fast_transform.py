@@ -8,7 +8,7 @@ import lightning as L
 import pytest
 import torch
 from contract import same
-from picture_files import class_folders, quiet_trainer
+from image_files import class_folders, quiet_trainer
 from PIL import Image
 from torch import nn
 from torchvision import transforms as v1
@@ -16,7 +16,7 @@ from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.batches.collate import collate
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 from datamodules.images.packs.writer import write_pack
 from datamodules.loading.fetch import KeyedDataset
 from tests.images.test_crop_head import MEAN, STD, photo
@@ -35,7 +35,7 @@ EVAL = v2.Compose(
 
 
 def folder(tmp_path, **options):
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     if not root.exists():
         class_folders(root, {"ash": 15, "birch": 12})
     transforms = {"train_transform": TRAIN, "eval_transform": EVAL}
@@ -119,8 +119,8 @@ def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monke
 def test_a_sample_of_the_dataset_is_finished_as_the_transform_says(tmp_path):
     fast, plain = folder(tmp_path), folder(tmp_path, crop_first=False)
     assert torch.equal(fast.val_dataset[0][0], plain.val_dataset[0][0])
-    assert fast.val_dataset.unfinished(0)[0].dtype == torch.uint8
-    assert plain.val_dataset.unfinished(0)[0].dtype == torch.float32
+    assert fast.val_dataset.unnormalized(0)[0].dtype == torch.uint8
+    assert plain.val_dataset.unnormalized(0)[0].dtype == torch.float32
 
 
 def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
@@ -140,12 +140,12 @@ def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @needs_jpegtran
 def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     for k in range(8):
         path = root / "ab"[k % 2] / f"{k}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture = photo(150, 110, k)
-        (picture.convert("L") if k == 3 else picture).save(path, quality=90)
+        image = photo(150, 110, k)
+        (image.convert("L") if k == 3 else image).save(path, quality=90)
     photo(70, 90, 9).save(root / "a" / "9.png")
     write_pack(root, tmp_path / "x.pack", kind=kind, size=80)
     crops = {
@@ -180,8 +180,8 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
     kind, nested
 ):
     inner = kind([v2.RandomResizedCrop(24), v2.RandomHorizontalFlip(0.0)])
-    picture = Image.effect_noise((40, 30), 90).convert("RGB")
-    data = PictureDataset([picture], None, v2.Compose([inner]) if nested else inner, fast=True)
+    image = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = ImageDataset([image], None, v2.Compose([inner]) if nested else inner, fast=True)
     assert data._fast is not None
     torch.manual_seed(0)
     before = data[0]
@@ -212,8 +212,8 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
 def test_settings_that_are_read_once_may_not_change_in_place(place, name, value):
     steps = [v2.Resize(24), v1.RandomCrop(20), v2.ToDtype(torch.float32, scale=True)]
     chain = v2.Compose([v2.ToImage(), *steps, v2.Normalize(MEAN, STD)])
-    picture = Image.effect_noise((40, 30), 90).convert("RGB")
-    data = PictureDataset([picture], None, chain, fast=True)
+    image = Image.effect_noise((40, 30), 90).convert("RGB")
+    data = ImageDataset([image], None, chain, fast=True)
     keyed = KeyedDataset(data, collate_fn=collate)
     keyed.__getitems__([0])
     setattr(chain.transforms[place + 1], name, value)

@@ -87,7 +87,7 @@ def test_folders_and_lost_links_are_left_too(tmp_path):
         assert flat_folder(str(tmp_path / place[0]), IMAGE_SUFFIXES) is None
 
 
-def test_links_to_pictures_are_pictures(tmp_path):
+def test_links_to_images_are_images(tmp_path):
     make(tmp_path, ["real.dat"])
     make(tmp_path / "a", ["2.png"])
     (tmp_path / "a" / "1.png").symlink_to(tmp_path / "real.dat")

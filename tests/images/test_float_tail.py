@@ -10,8 +10,8 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules.batches.collate import collate_inputs
-from datamodules.batches.normalize import Finish
-from datamodules.images.dataset import PictureDataset
+from datamodules.batches.normalize import Normalizer
+from datamodules.images.dataset import ImageDataset
 from datamodules.images.fast.float_tail import lifted
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import seed_all
@@ -33,7 +33,7 @@ BEFORE = {
     "crop": [v2.RandomCrop(20), v2.RandomHorizontalFlip()],
     "unknown": [v1.RandomAffine(10), v1.CenterCrop(20)],
     "image": [v2.ToImage(), v2.RandomResizedCrop(23), v2.ColorJitter(0.2)],
-    "own": [lambda picture: picture.resize((9, 7))],
+    "own": [lambda image: image.resize((9, 7))],
 }
 
 
@@ -46,14 +46,14 @@ def test_a_finished_batch_is_the_batch_of_finished_samples(paths, before, end): 
     steps = v1.Compose([*BEFORE[before], *ENDS[end]])
     fast, plain = both(paths, steps)
     assert all(torch.equal(a, b) for (a, _), (b, _) in zip(fast, plain, strict=True))
-    data = PictureDataset(PathList(paths), None, steps, fast=True)
+    data = ImageDataset(PathList(paths), None, steps, fast=True)
     rows = []
     for index in range(len(data)):
         seed_all(index)
-        rows.append(data.unfinished(index))
+        rows.append(data.unnormalized(index))
     batch = collate_inputs(rows)
     assert batch.dtype == torch.uint8, "four bytes less to carry"
-    assert torch.equal(data.finish(batch), torch.stack([row for row, _ in plain]))
+    assert torch.equal(data.normalizer(batch), torch.stack([row for row, _ in plain]))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_finished_batch_is_the_batch_of_finished_samples(paths, before, end): 
     [
         [v2.RandomCrop(8)],
         [v2.ToImage()],
-        [TO_FLOAT],  # passes a PIL picture on as it is
+        [TO_FLOAT],  # passes a PIL image on as it is
         [TO_FLOAT, v2.Normalize(MEAN, STD)],
         [v2.ToImage(), v2.ToDtype(torch.float32)],
         [v2.ToImage(), v2.ToDtype(torch.float16, scale=True)],
@@ -108,26 +108,26 @@ def test_a_sample_that_the_finishing_step_does_not_know_is_the_users(case, paths
 def test_two_views_are_the_users_own(paths):  # noqa: F811
     steps = v1.Compose([v1.RandomResizedCrop(20), v1.ToTensor(), NORMALIZE])
 
-    def two(picture):
-        return steps(picture), steps(picture)
+    def two(image):
+        return steps(image), steps(image)
 
-    data = PictureDataset(PathList(paths[:1]), None, two, fast=True)
-    assert data.finish is None
+    data = ImageDataset(PathList(paths[:1]), None, two, fast=True)
+    assert data.normalizer is None
     assert len(data[0]) == 2
 
 
 def test_a_channel_that_one_mean_fits_is_finished():
-    picture = photo(20, 20).convert("L")
+    image = photo(20, 20).convert("L")
     steps = v1.Compose([v1.CenterCrop(9), v1.ToTensor(), v1.Normalize([0.5], [0.5])])
-    data = PictureDataset([picture], None, steps, mode="L", fast=True)
-    assert data.unfinished(0).dtype == torch.uint8
-    assert torch.equal(data[0], steps(picture))
+    data = ImageDataset([image], None, steps, mode="L", fast=True)
+    assert data.unnormalized(0).dtype == torch.uint8
+    assert torch.equal(data[0], steps(image))
 
 
 def test_multiplying_differs_from_dividing_in_the_last_place_alone():
     levels = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
     divided, multiplied = (
-        Finish([0.0], [1.0], scale=scale)(levels) for scale in ("divide", "multiply")
+        Normalizer([0.0], [1.0], scale=scale)(levels) for scale in ("divide", "multiply")
     )
     assert torch.equal(divided[0], v1.ToTensor()(Image.fromarray(levels[0, 0].numpy())))
     assert torch.equal(multiplied[0], TO_FLOAT(levels[0]))

@@ -19,7 +19,7 @@ from script_runs import SCRIPTS, fit
 import datamodules.images.packs.writer as pack_writer
 from datamodules import ImageFolderDataModule
 from datamodules.images.decode.decode import decode_image
-from datamodules.images.packs.image_pack import FILE, SLICES, PackError, PicturePack
+from datamodules.images.packs.image_pack import FILE, SLICES, ImagePack, PackError
 from datamodules.images.packs.writer import write_pack
 from tests.images.test_jpeg_slices import needs_jpegtran, noisy
 
@@ -32,20 +32,20 @@ def made_photos(tmp_path_factory) -> Path:
     """Two classes of 20 JPEGs, among them progressive, grey and CMYK ones, and a PNG."""
     root = tmp_path_factory.mktemp("made") / "photos"
     for i in range(40):
-        picture, options = noisy(90 + i, 70 + i % 7, i), {"quality": 80}
+        image, options = noisy(90 + i, 70 + i % 7, i), {"quality": 80}
         if i == 3:
             options["progressive"] = True
         if i == 5:
-            picture = picture.convert("L")
+            image = image.convert("L")
         if i == 7:
-            picture = picture.convert("CMYK")
+            image = image.convert("CMYK")
         if i == 9:
-            exif = picture.getexif()
+            exif = image.getexif()
             exif[0x0112] = 6
             options["exif"] = exif.tobytes()
         path = root / ("cat" if i % 2 else "dog") / f"{i:02d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(picture, "JPEG", **options))
+        path.write_bytes(encode(image, "JPEG", **options))
     (root / "cat" / "a.png").write_bytes(encode(noisy(40, 50), "PNG"))
     return root
 
@@ -60,7 +60,7 @@ def module(photos, **options):
     return ImageFolderDataModule(photos, **options)
 
 
-def same_pixels(pack: PicturePack, root: Path) -> None:
+def same_pixels(pack: ImagePack, root: Path) -> None:
     for row, name in enumerate(pack.names()):
         packed = np.array(decode_image(pack.content(row), name=name))
         assert np.array_equal(packed, np.array(decode_image(root / name))), name
@@ -86,21 +86,21 @@ def test_a_slice_pack_has_the_pixels_of_the_files_and_says_what_it_kept_whole(ph
 @needs_jpegtran
 @pytest.mark.parametrize("kind", ["slice", "resized-raw", "resized-jpeg"])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_a_box_equals_the_crop_of_the_packed_picture(photos, tmp_path, kind, mode):
+def test_a_box_equals_the_crop_of_the_packed_image(photos, tmp_path, kind, mode):
     pack = write_pack(photos, tmp_path / "x.pack", kind=kind, size=64)
     for row in range(len(pack)):
         whole = np.atleast_3d(np.array(decode_image(pack.content(row), mode=mode)))
         box = pack.decode_box(row, 10, 15, 20, 25, mode=mode)
         assert np.array_equal(box.permute(1, 2, 0).numpy(), whole[10:30, 15:40])
-        picture = pack.picture(row, mode=mode)
-        assert (picture.height, picture.width) == whole.shape[:2]
-        assert np.array_equal(picture.box(10, 15, 20, 25), whole[10:30, 15:40])
-        with pytest.raises(ValueError, match="leaves the picture"):
+        image = pack.image(row, mode=mode)
+        assert (image.height, image.width) == whole.shape[:2]
+        assert np.array_equal(image.box(10, 15, 20, 25), whole[10:30, 15:40])
+        with pytest.raises(ValueError, match="leaves the image"):
             pack.decode_box(row, 10, 15, 20, 500)
 
 
 @pytest.mark.parametrize("kind", ["resized-raw", "resized-jpeg"])
-def test_a_resized_pack_makes_pictures_smaller_and_says_by_how_much_pixels_change(
+def test_a_resized_pack_makes_images_smaller_and_says_by_how_much_pixels_change(
     photos, tmp_path, kind
 ):
     pack = write_pack(photos, tmp_path / "x.pack", kind=kind, size=64)
@@ -152,10 +152,10 @@ def test_a_pack_that_was_cut_is_refused(raw_pack):
     shard = raw_pack / "00000.bin"
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(PackError, match=r"00000\.bin should have .* bytes"):
-        PicturePack(raw_pack)
+        ImagePack(raw_pack)
     shard.unlink()
     with pytest.raises(PackError, match="is absent"):
-        PicturePack(raw_pack)
+        ImagePack(raw_pack)
 
 
 @pytest.mark.parametrize("name", ["records.npy", "names.bin"])
@@ -164,7 +164,7 @@ def test_a_changed_index_is_refused(raw_pack, name):
     content[-1] ^= 1
     (raw_pack / name).write_bytes(bytes(content))
     with pytest.raises(PackError, match="not the one that was written"):
-        PicturePack(raw_pack)
+        ImagePack(raw_pack)
 
 
 def test_an_index_that_points_outside_is_refused_though_its_digest_fits(raw_pack):
@@ -177,14 +177,14 @@ def test_an_index_that_points_outside_is_refused_though_its_digest_fits(raw_pack
         manifest["index"] = pack_writer.index_digest(raw_pack)
         (raw_pack / "pack.json").write_text(json.dumps(manifest))
         with pytest.raises(PackError, match="outside"):
-            PicturePack(raw_pack)
+            ImagePack(raw_pack)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"version": 2}, "version 2, this program reads 1"),
-        ({"format": "other"}, "no pack of pictures"),
+        ({"format": "other"}, "no pack of images"),
         ({"kind": "pickle"}, "kind"),
         ({"shards": ["x"]}, "shards"),
         ({"count": 7}, "7 records"),
@@ -194,18 +194,18 @@ def test_a_manifest_that_does_not_fit_is_refused(raw_pack, change, said):
     manifest = json.loads((raw_pack / "pack.json").read_text())
     (raw_pack / "pack.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(PackError, match=said):
-        PicturePack(raw_pack)
+        ImagePack(raw_pack)
 
 
 def test_a_damaged_manifest_and_an_absent_pack_are_told_apart(raw_pack, tmp_path):
     (raw_pack / "pack.json").write_text("{")
     with pytest.raises(PackError, match="cannot be read"):
-        PicturePack(raw_pack)
+        ImagePack(raw_pack)
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        PicturePack(tmp_path / "none.pack")
+        ImagePack(tmp_path / "none.pack")
     (tmp_path / "none.pack.partial").mkdir()
     with pytest.raises(FileNotFoundError, match="not finished"):
-        PicturePack(tmp_path / "none.pack")
+        ImagePack(tmp_path / "none.pack")
 
 
 def test_a_folder_that_no_longer_fits_its_pack_is_refused(photos, raw_pack):
@@ -265,7 +265,7 @@ def test_a_pack_that_holds_is_kept_and_one_of_other_files_replaced(photos, raw_p
     assert (raw_pack / "pack.json").stat().st_mtime_ns == before
     (photos / "dog" / "00.jpg").unlink()
     assert len(write_pack(photos, raw_pack, kind="resized-raw", size=32)) == 40
-    assert len(PicturePack(raw_pack)) == 40
+    assert len(ImagePack(raw_pack)) == 40
     assert not raw_pack.with_name("x.pack.old").exists()
 
 
@@ -309,7 +309,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_leaves_nothing_in_the_way(
         with pytest.raises(RuntimeError, match="another process is writing"):
             write_pack(photos, out, kind="resized-raw", size=32)
         with pytest.raises(FileNotFoundError, match="not finished"):
-            PicturePack(out)
+            ImagePack(out)
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait(timeout=60)
@@ -340,7 +340,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(photos, raw_pack, tmp_
     program.write_text(FULL)
     said = run_program(program, str(photos), str(raw_pack), PYTHONPATH=str(SCRIPTS.parent))
     assert "refused" in said
-    assert len(PicturePack(raw_pack)) == 41
+    assert len(ImagePack(raw_pack)) == 41
     assert len(write_pack(photos, raw_pack, kind="resized-raw", size=32)) == 40
 
 
@@ -350,7 +350,7 @@ def test_the_script_packs_and_says_what_it_did(photos, capsys):
     said = capsys.readouterr().out
     assert "1: CMYK (cat/07.jpg)" in said
     assert "the same; each file was compared" in said
-    same_pixels(PicturePack(photos.with_name("photos-slice.pack")), photos)
+    same_pixels(ImagePack(photos.with_name("photos-slice.pack")), photos)
     assert pack_images.main([str(photos), "--kind", "resized-jpeg", "--size", "40"]) == 0
     assert "changed:" in capsys.readouterr().out
 

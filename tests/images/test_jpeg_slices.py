@@ -64,8 +64,8 @@ KINDS = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_box_equals_the_crop_of_the_whole(kind, shape):
     width, height = shape
-    picture = noisy(width, height).convert("L" if kind == "grey" else "RGB")
-    content = encode(picture, "JPEG", quality=88, **KINDS[kind])
+    image = noisy(width, height).convert("L" if kind == "grey" else "RGB")
+    content = encode(image, "JPEG", quality=88, **KINDS[kind])
     sliced, pixels = recut(content), whole(content)
     assert torch.equal(whole(sliced.data.tobytes()), pixels)
     draws = np.random.default_rng(1)
@@ -84,8 +84,8 @@ def tensor_box(sliced, *box, mode="RGB"):
 @pytest.mark.parametrize("kind", ["grey", "420"])
 def test_without_simplejpeg_the_pixels_are_the_same(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    picture = noisy(120, 90).convert("L" if kind == "grey" else "RGB")
-    content = encode(picture, "JPEG", **KINDS[kind])
+    image = noisy(120, 90).convert("L" if kind == "grey" else "RGB")
+    content = encode(image, "JPEG", **KINDS[kind])
     box = tensor_box(recut(content), 20, 30, 40, 50)
     assert torch.equal(box, whole(content)[:, 20:60, 30:80])
 
@@ -93,8 +93,8 @@ def test_without_simplejpeg_the_pixels_are_the_same(kind, monkeypatch):
 @needs_jpegtran
 @pytest.mark.parametrize("kind", ["grey", "420"])
 def test_grey_of_a_box_is_the_grey_of_the_whole(kind):
-    picture = noisy(120, 90).convert("L" if kind == "grey" else "RGB")
-    content = encode(picture, "JPEG", **KINDS[kind])
+    image = noisy(120, 90).convert("L" if kind == "grey" else "RGB")
+    content = encode(image, "JPEG", **KINDS[kind])
     box = tensor_box(recut(content), 20, 30, 40, 50, mode="L")
     assert torch.equal(box, whole(content, "L")[:, 20:60, 30:80])
 
@@ -104,8 +104,8 @@ def test_a_slice_is_smaller_and_read_by_any_decoder():
     content = encode(noisy(500, 375), "JPEG", quality=90)
     part, top, left = cut(recut(content), 100, 130, 60, 60)
     assert len(part) < len(content) / 4
-    picture = Image.open(io.BytesIO(part.tobytes())).convert("RGB")
-    seen = np.array(picture)[top : top + 60, left : left + 60]
+    image = Image.open(io.BytesIO(part.tobytes())).convert("RGB")
+    seen = np.array(image)[top : top + 60, left : left + 60]
     assert np.array_equal(seen, np.array(decode_image(content))[100:160, 130:190])
 
 
@@ -140,7 +140,7 @@ def test_numbers_that_do_not_fit_are_refused(place):
     [
         ((0, 0, 0, 5), "a size"),
         ((-1, 0, 5, 5), "top, left"),
-        ((90, 0, 11, 5), "leaves the picture"),
+        ((90, 0, 11, 5), "leaves the image"),
     ],
 )
 def test_an_impossible_box_is_refused(box, said):

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from picture_files import solid
+from image_files import solid
 
 from datamodules.images.label_table import read_label_table
 
 
-def pictures(root, *paths):
+def images(root, *paths):
     for path in paths:
         solid(root / path, 0)
     return root
 
 
 def read(root, content, name="labels.csv", **options):
-    """Write a table beside the pictures and read it."""
+    """Write a table beside the images and read it."""
     data = content if isinstance(content, bytes) else content.encode()
     (root / name).write_bytes(data)
     chosen = {"file_column": "image", "label_column": "breed", **options}
@@ -31,7 +31,7 @@ def relative(table, root):
 
 
 def test_one_label_a_row_in_the_tables_order(tmp_path):
-    pictures(tmp_path, "1.jpg", "2.jpg", "sub/3.jpg")
+    images(tmp_path, "1.jpg", "2.jpg", "sub/3.jpg")
     table = read(tmp_path, "id,image,breed\n7,sub/3.jpg,pug\n8,1.jpg,collie\n9,2.jpg,pug\n")
     assert relative(table, tmp_path) == ["sub/3.jpg", "1.jpg", "2.jpg"]
     assert table.classes == ["collie", "pug"]
@@ -43,24 +43,24 @@ def test_one_label_a_row_in_the_tables_order(tmp_path):
     "name", ["sub/3.jpg", "3.jpg", "sub/3", "3", "./sub/3.jpg", "sub//3.jpg", "sub\\3.jpg"]
 )
 def test_a_name_may_lack_ending_and_folders(tmp_path, name):
-    pictures(tmp_path, "1.jpg", "sub/3.jpg")
+    images(tmp_path, "1.jpg", "sub/3.jpg")
     assert relative(read(tmp_path, f"image,breed\n{name},a\n"), tmp_path) == ["sub/3.jpg"]
 
 
 def test_a_whole_path_under_root_is_a_name(tmp_path):
-    pictures(tmp_path, "sub/3.jpg")
+    images(tmp_path, "sub/3.jpg")
     table = read(tmp_path, f"image,breed\n{tmp_path}/sub/3.jpg,a\n")
     assert relative(table, tmp_path) == ["sub/3.jpg"]
 
 
 @pytest.mark.parametrize("other", ["a/1.jpg", "z/1.jpg", "1.jpg.png", "1.png"])
 def test_the_path_as_written_wins_over_what_looks_alike(tmp_path, other):
-    pictures(tmp_path, "1.jpg", other)
+    images(tmp_path, "1.jpg", other)
     assert relative(read(tmp_path, "image,breed\n1.jpg,a\n"), tmp_path) == ["1.jpg"]
 
 
 def test_a_name_of_two_files_is_refused(tmp_path):
-    pictures(tmp_path, "a/1.jpg", "b/1.jpg")
+    images(tmp_path, "a/1.jpg", "b/1.jpg")
     message = (
         r"labels.csv: 1 of 2 names in 'image' cannot be told: '1' \(row 1\) is the name of two"
     )
@@ -69,28 +69,28 @@ def test_a_name_of_two_files_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_named_with_its_row(tmp_path):
-    pictures(tmp_path, "1.jpg", "2.jpg")
-    message = r"2 of 3 names in 'image' .*'9.jpg' \(row 1\) has no picture under .* holds 2 pict"
+    images(tmp_path, "1.jpg", "2.jpg")
+    message = r"2 of 3 names in 'image' .*'9.jpg' \(row 1\) has no image under .* holds 2 imag"
     with pytest.raises(FileNotFoundError, match=message):
         read(tmp_path, "image,breed\n1.jpg,x\n9.jpg,y\n8.jpg,y\n")
 
 
 @pytest.mark.parametrize("again", ["1.jpg", "1", "./1.jpg"])
-def test_a_picture_named_twice_would_lie_in_two_splits(tmp_path, again):
-    pictures(tmp_path, "1.jpg", "2.jpg")
+def test_a_image_named_twice_would_lie_in_two_splits(tmp_path, again):
+    images(tmp_path, "1.jpg", "2.jpg")
     with pytest.raises(ValueError, match=r"twice \(rows 0 and 2\); several labels"):
         read(tmp_path, f"image,breed\n1.jpg,x\n2.jpg,y\n{again},y\n")
 
 
 @pytest.mark.parametrize("row", ["2.jpg,", '2.jpg,""', ",y"])
 def test_an_empty_cell_is_named(tmp_path, row):
-    pictures(tmp_path, "1.jpg", "2.jpg")
+    images(tmp_path, "1.jpg", "2.jpg")
     with pytest.raises(ValueError, match=r"1 rows without '(image|breed)', the first is row 1"):
         read(tmp_path, f"image,breed\n1.jpg,x\n{row}\n")
 
 
 def test_an_unknown_column_gets_a_suggestion(tmp_path):
-    pictures(tmp_path, "1.jpg")
+    images(tmp_path, "1.jpg")
     with pytest.raises(ValueError, match="no column 'breed'; did you mean 'breeds'\\? it has imag"):
         read(tmp_path, "image,breeds\n1.jpg,x\n")
     with pytest.raises(ValueError, match="no column 'file'; it has image, breed"):
@@ -98,7 +98,7 @@ def test_an_unknown_column_gets_a_suggestion(tmp_path):
 
 
 def test_several_labels_in_one_cell(tmp_path):
-    pictures(tmp_path, "1.jpg", "2.jpg", "3.jpg")
+    images(tmp_path, "1.jpg", "2.jpg", "3.jpg")
     content = "image,tags\n1.jpg,haze primary\n2.jpg,primary\n3.jpg,primary  haze\n"
     table = read(tmp_path, content, label_column="tags", label_separator=" ")
     assert table.classes == ["haze", "primary"]
@@ -106,7 +106,7 @@ def test_several_labels_in_one_cell(tmp_path):
 
 
 def test_several_labels_by_columns_keep_their_order(tmp_path):
-    pictures(tmp_path, "1.jpg", "2.jpg")
+    images(tmp_path, "1.jpg", "2.jpg")
     content = "image,z,a\n1.jpg,1,0\n2.jpg,True,1.0\n"
     table = read(tmp_path, content, label_column=["z", "a"])
     assert table.classes == ["z", "a"]
@@ -114,7 +114,7 @@ def test_several_labels_by_columns_keep_their_order(tmp_path):
 
 
 def test_a_label_column_that_is_no_flag_is_named(tmp_path):
-    pictures(tmp_path, "1.jpg", "2.jpg")
+    images(tmp_path, "1.jpg", "2.jpg")
     with pytest.raises(ValueError, match=r"column 'a' .* must hold 0 and 1, row 1 holds '2'"):
         read(tmp_path, "image,z,a\n1.jpg,1,0\n2.jpg,0,2\n", label_column=["z", "a"])
 
@@ -123,7 +123,7 @@ def test_a_label_column_that_is_no_flag_is_named(tmp_path):
 def test_csv_tsv_and_parquet_are_read_alike(tmp_path, name):
     import polars
 
-    pictures(tmp_path, "007.jpg", "8.jpg")
+    images(tmp_path, "007.jpg", "8.jpg")
     frame = polars.DataFrame({"image": ["007", "8"], "breed": [10, 9]})
     if name.endswith("parquet"):
         frame.write_parquet(tmp_path / name)
@@ -138,7 +138,7 @@ def test_csv_tsv_and_parquet_are_read_alike(tmp_path, name):
 def test_nan_in_parquet_is_a_missing_label(tmp_path):
     import polars
 
-    pictures(tmp_path, "1.jpg", "2.jpg")
+    images(tmp_path, "1.jpg", "2.jpg")
     frame = polars.DataFrame({"image": ["1", "2"], "breed": [1.0, float("nan")]})
     frame.write_parquet(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="1 rows without 'breed', the first is row 1"):
@@ -157,14 +157,14 @@ def test_nan_in_parquet_is_a_missing_label(tmp_path):
     ids=["byte-order mark", "CRLF", "quoted", "a file called NA", "no last newline"],
 )
 def test_csv_in_its_many_hands(tmp_path, content):
-    pictures(tmp_path, "a.jpg", "NA.jpg")
+    images(tmp_path, "a.jpg", "NA.jpg")
     table = read(tmp_path, content)
     assert relative(table, tmp_path) == ["a.jpg", "NA.jpg"]
     assert table.classes == ["NA", "x"]
 
 
 def test_commas_quotes_and_newlines_in_cells(tmp_path):
-    pictures(tmp_path, 'a, "b".jpg', "c\nd.jpg")
+    images(tmp_path, 'a, "b".jpg', "c\nd.jpg")
     table = read(tmp_path, 'image,breed\n"a, ""b"".jpg","x, y"\n"c\nd.jpg","x\ny"\n')
     assert relative(table, tmp_path) == ['a, "b".jpg', "c\nd.jpg"]
     assert table.classes == ["x\ny", "x, y"]
@@ -172,9 +172,9 @@ def test_commas_quotes_and_newlines_in_cells(tmp_path):
 
 def test_accents_are_found_in_one_piece_or_two(tmp_path):
     two, one = unicodedata.normalize("NFD", "café.jpg"), unicodedata.normalize("NFC", "café.jpg")
-    pictures(tmp_path, two)
+    images(tmp_path, two)
     assert relative(read(tmp_path, f"image,breed\n{one},x\n"), tmp_path) == [two]
-    pictures(tmp_path, one)
+    images(tmp_path, one)
     if len(list(tmp_path.glob("*.jpg"))) == 2:
         table = read(tmp_path, f"image,breed\n{one},x\n{two},x\n")
         assert relative(table, tmp_path) == [one, two]
@@ -190,7 +190,7 @@ def test_accents_are_found_in_one_piece_or_two(tmp_path):
     ],
 )
 def test_a_table_that_cannot_be_read_says_why(tmp_path, content, message):
-    pictures(tmp_path, "a.jpg")
+    images(tmp_path, "a.jpg")
     with pytest.raises(ValueError, match=rf"labels.csv.*{message}"):
         read(tmp_path, content)
 
@@ -202,13 +202,13 @@ def test_a_table_of_another_kind_is_refused(tmp_path, name):
 
 
 def test_a_compressed_table_is_read(tmp_path):
-    pictures(tmp_path, "1.jpg")
+    images(tmp_path, "1.jpg")
     content = gzip.compress(b"image\tbreed\n1.jpg\tpug\n")
     assert read(tmp_path, content, name="t.tsv.gz").classes == ["pug"]
 
 
 def test_another_separator_is_suspected(tmp_path):
-    pictures(tmp_path, "1.jpg")
+    images(tmp_path, "1.jpg")
     with pytest.raises(ValueError, match=r"is it separated by commas .* it has image;breed"):
         read(tmp_path, "image;breed\n1.jpg;pug\n")
 
@@ -219,7 +219,7 @@ def test_a_broken_parquet_file_is_named(tmp_path):
 
 
 def test_a_missing_table_says_where_it_was_looked_for(tmp_path):
-    pictures(tmp_path, "a.jpg")
+    images(tmp_path, "a.jpg")
     (tmp_path / "train.csv").write_text("")
     message = (
         r"'trian.csv' does not exist, neither under root nor by itself; .* \(a.jpg, train.csv\)"
@@ -229,7 +229,7 @@ def test_a_missing_table_says_where_it_was_looked_for(tmp_path):
 
 
 def test_a_table_may_lie_outside_the_root(tmp_path, monkeypatch):
-    pictures(tmp_path, "photos/a.jpg")
+    images(tmp_path, "photos/a.jpg")
     (tmp_path / "t.csv").write_text("image,breed\na.jpg,x\n")
     monkeypatch.chdir(tmp_path)
     for table in ("t.csv", tmp_path / "t.csv", "../t.csv"):
@@ -239,8 +239,8 @@ def test_a_table_may_lie_outside_the_root(tmp_path, monkeypatch):
         assert found.classes == ["x"]
 
 
-def test_pictures_that_the_table_leaves_out_are_counted(tmp_path, caplog):
-    pictures(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+def test_images_that_the_table_leaves_out_are_counted(tmp_path, caplog):
+    images(tmp_path, "a.jpg", "b.jpg", "c.jpg")
     with caplog.at_level(logging.INFO):
         read(tmp_path, "image,breed\na.jpg,x\n")
-    assert "2 of 3 pictures are not in labels.csv" in caplog.text
+    assert "2 of 3 images are not in labels.csv" in caplog.text

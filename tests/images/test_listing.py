@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from picture_files import solid
+from image_files import solid
 
 from datamodules.images.decode.decode import decode_image
 from datamodules.images.listing import USUAL_ENDINGS, list_classes, list_images
@@ -116,7 +116,7 @@ def test_strange_names_are_listed_as_they_are(tmp_path):
     assert len({unicodedata.normalize("NFC", name) for name in STRANGE}) == len(STRANGE) - 1
 
 
-def test_linked_classes_and_pictures_are_followed(tmp_path):
+def test_linked_classes_and_images_are_followed(tmp_path):
     solid(tmp_path / "elsewhere" / "real" / "1.png", 0)
     (tmp_path / "root" / "b").mkdir(parents=True)
     (tmp_path / "root" / "a").symlink_to(tmp_path / "elsewhere" / "real")
@@ -142,13 +142,13 @@ def test_a_link_to_nothing_or_to_itself_is_refused(tmp_path, link, target):
         list_classes([tmp_path])
 
 
-def test_a_lost_link_to_what_is_no_picture_does_no_harm(tmp_path):
+def test_a_lost_link_to_what_is_no_image_does_no_harm(tmp_path):
     solid(tmp_path / "a" / "1.png", 0)
     (tmp_path / "a" / "notes.txt").symlink_to("missing")
     assert len(list_classes([tmp_path]).paths) == 1
 
 
-def test_folders_with_a_pictures_ending_are_folders(tmp_path):
+def test_folders_with_a_images_ending_are_folders(tmp_path):
     solid(tmp_path / "a" / "album.png" / "1.png", 0)
     assert names(list_classes([tmp_path]).paths) == ["1.png"]
 
@@ -174,10 +174,10 @@ def test_no_class_folder_says_what_was_found(tmp_path):
         list_classes([tmp_path])
 
 
-def test_class_folders_without_a_picture_say_so(tmp_path):
+def test_class_folders_without_a_image_say_so(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    message = r"hold no pictures; it holds 2 folders \(a, b\)"
+    message = r"hold no images; it holds 2 folders \(a, b\)"
     with pytest.raises(ValueError, match=message):
         list_classes([tmp_path])
 

@@ -90,7 +90,7 @@ def test_a_wrong_checksum_is_refused(switch, monkeypatch):
         decode_image(png(np.zeros((4, 4)), colour=0, bits=8, before=bytes(key)))
 
 
-def test_an_opened_picture_that_is_cut_is_refused(monkeypatch):
+def test_an_opened_image_that_is_cut_is_refused(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     content = WHOLE["jpeg"]
     with (
@@ -104,7 +104,7 @@ def test_an_opened_picture_that_is_cut_is_refused(monkeypatch):
     ("content", "reason"),
     [
         (b"", "empty"),
-        (b"404 Not Found\n", "text, not a picture .begins '404 Not Found"),
+        (b"404 Not Found\n", "text, not an image .begins '404 Not Found"),
         (b"<!DOCTYPE html><html><body>no</body></html>", "text"),
         (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "SVG"),
         (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "'heic' media file"),
@@ -115,11 +115,11 @@ def test_an_opened_picture_that_is_cut_is_refused(monkeypatch):
         (b"\0\0\1\0\1\0" + bytes(16), "ICO directory"),
     ],
 )
-def test_what_is_no_picture_is_named_and_said(content, reason, tmp_path):
-    path = tmp_path / "a picture.jpg"
+def test_what_is_no_image_is_named_and_said(content, reason, tmp_path):
+    path = tmp_path / "an image.jpg"
     path.write_bytes(content)
     for read in (decode_image, image_size):
-        with pytest.raises(ImageError, match=rf"a picture\.jpg': .*{reason}.*; ") as caught:
+        with pytest.raises(ImageError, match=rf"an image\.jpg': .*{reason}.*; ") as caught:
             read(str(path))
         assert caught.value.path == str(path)
 
@@ -131,7 +131,7 @@ def test_the_content_counts_not_the_ending(tmp_path):
 
 
 def header_of(kind: str, width: int, height: int) -> bytes:
-    """A few bytes that promise a picture of this size."""
+    """A few bytes that promise an image of this size."""
     if kind == "png":
         body = struct.pack(">LLBBBBB", width, height, 8, 2, 0, 0, 0)
         end = chunk(b"IDAT", b"") + chunk(b"IEND", b"")
@@ -230,7 +230,7 @@ def test_text_that_swells_is_refused():
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ["folder", "named pipe", "socket", "device"])
 def test_only_files_are_opened(kind, tmp_path, monkeypatch):
-    path = tmp_path / "picture.jpg"
+    path = tmp_path / "image.jpg"
     server = socket.socket(socket.AF_UNIX)
     if kind == "folder":
         path.mkdir()
@@ -271,7 +271,7 @@ def test_links_are_followed(tmp_path):
 )
 def test_names_are_carried_whole_and_on_one_line(name, tmp_path):
     path = tmp_path / name
-    path.write_bytes(b"no picture")
+    path.write_bytes(b"no image")
     with pytest.raises(ImageError) as caught:
         decode_image(str(path))
     assert caught.value.path == str(path)
@@ -302,7 +302,7 @@ def test_errors_survive_pickling_and_being_made_from_their_text():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files_are_decoded_or_refused(seed):
-    """No other exception, no warning, and the header's size agrees with the picture's."""
+    """No other exception, no warning, and the header's size agrees with the image's."""
     draw = random.Random(seed)
     sound = [*WHOLE.values(), encode(blocks(), "JPEG", exif=exif_block(6))]
     for _ in range(150):
@@ -313,7 +313,7 @@ def test_mutated_files_are_decoded_or_refused(seed):
                 (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\0\1\0\0", b"")
             )
         try:
-            picture = decode_image(bytes(content), max_pixels=4_000_000)
+            image = decode_image(bytes(content), max_pixels=4_000_000)
         except ImageError:
             continue
-        assert image_size(bytes(content)) == (picture.height, picture.width)
+        assert image_size(bytes(content)) == (image.height, image.width)

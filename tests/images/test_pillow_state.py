@@ -72,11 +72,11 @@ def test_threads_decode_as_one_does(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     content = encode(blocks(), "PNG")
     with ThreadPoolExecutor(8) as pool:
-        for picture in pool.map(decode_image, [content] * 64):
-            assert picture == blocks()
+        for image in pool.map(decode_image, [content] * 64):
+            assert image == blocks()
 
 
-def test_pictures_in_memory_have_nothing_to_load(monkeypatch):
+def test_images_in_memory_have_nothing_to_load(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     image = Image.new("L", (2, 2), 5)
     load_whole(image)

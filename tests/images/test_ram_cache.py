@@ -12,7 +12,7 @@ import pytest
 import torch
 from contract import same
 from PIL import Image
-from script_runs import write_pictures
+from script_runs import write_images
 from torchvision.transforms import v2
 
 from datamodules import DatasetDataModule, ImageFolderDataModule
@@ -35,7 +35,7 @@ WAYS = {
 
 def folder(root, **options):
     if not root.exists():
-        write_pictures(root)
+        write_images(root)
     options = {"image_size": 8, "mode": "L", "batch_size": 16, "seed": 3, **options}
     return ImageFolderDataModule(root, train_transform=RANDOM, **options)
 
@@ -51,29 +51,29 @@ def epochs(dm, splits=("train", "val")):
 @pytest.mark.parametrize("way", WAYS)
 def test_pixels_are_those_without_and_each_file_is_read_once(tmp_path, way):
     splits = ["train"] if way in ("forkserver", "spawn") else ["train", "val"]
-    plain = list(epochs(folder(tmp_path / "pictures", num_workers=0), splits))
-    dm = folder(tmp_path / "pictures", cache="ram", cache_bytes=1 << 20, **WAYS[way])
+    plain = list(epochs(folder(tmp_path / "images", num_workers=0), splits))
+    dm = folder(tmp_path / "images", cache="ram", cache_bytes=1 << 20, **WAYS[way])
     cached = epochs(dm, splits)
     first = next(cached)
-    for file in (tmp_path / "pictures").rglob("*.png"):
-        file.write_bytes(b"no picture any more")
+    for file in (tmp_path / "images").rglob("*.png"):
+        file.write_bytes(b"no image any more")
     assert same([first, next(cached)], plain)
     assert not same(plain[0][0], plain[1][0])  # the augmentation was not kept
     size = sum(len(dm._dataset(split)) for split in splits)
-    assert f"keeps {size} pictures in RAM" in str(dm)
+    assert f"keeps {size} images in RAM" in str(dm)
     assert "of at most 1.0 MiB" in str(dm)
 
 
 def test_colours_are_kept_as_they_are(tmp_path):
     found = []
     for cache in (None, "ram"):
-        dm = folder(tmp_path / "pictures", mode="RGB", num_workers=0, cache=cache)
+        dm = folder(tmp_path / "images", mode="RGB", num_workers=0, cache=cache)
         dm.train_transform = v2.RandomCrop(6)
         found.append(list(epochs(dm, ["train"])))
     assert same(*found)
 
 
-def as_picture(k):
+def as_image(k):
     return Image.fromarray(np.full((8, 8, 3), k, np.uint8))
 
 
@@ -89,16 +89,16 @@ def as_array(k):
     return np.full((8, 8, 3), k, np.uint8)
 
 
-def in_place(picture):
+def in_place(image):
     """A transform of the kind that would spoil what is kept."""
-    if isinstance(picture, Image.Image):
-        picture.paste(7, (0, 0, 4, 4))
+    if isinstance(image, Image.Image):
+        image.paste(7, (0, 0, 4, 4))
     else:
-        picture[:4] = 7
-    return picture
+        image[:4] = 7
+    return image
 
 
-@pytest.mark.parametrize("load", [as_picture, as_grey, as_tensor, as_array])
+@pytest.mark.parametrize("load", [as_image, as_grey, as_tensor, as_array])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
     found = []
@@ -125,7 +125,7 @@ def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
     assert sum(dm._ram_cache.counts().values()) == 36
 
 
-def test_what_is_no_8_bit_picture_is_refused_by_its_kind():
+def test_what_is_no_8_bit_image_is_refused_by_its_kind():
     options = {"batch_size": 4, "num_workers": 0, "cache": "ram"}
     dm = DatasetDataModule([(1.0, 0), (2.0, 1)] * 8, load=torch.tensor, **options)
     with pytest.raises(RuntimeError, match=r"load gave Tensor of torch\.float32; convert it"):
@@ -149,9 +149,9 @@ def test_impossible_settings_are_refused(settings, message):
         check_cache(*settings)
 
 
-def test_pictures_beyond_the_limit_are_decoded_each_time_and_that_is_said(tmp_path):
-    plain = list(epochs(folder(tmp_path / "pictures", num_workers=0), ["train"]))
-    dm = folder(tmp_path / "pictures", num_workers=0, cache="ram", cache_bytes=2000)
+def test_images_beyond_the_limit_are_decoded_each_time_and_that_is_said(tmp_path):
+    plain = list(epochs(folder(tmp_path / "images", num_workers=0), ["train"]))
+    dm = folder(tmp_path / "images", num_workers=0, cache="ram", cache_bytes=2000)
     with pytest.warns(UserWarning, match='cache="ram" (will hold about|is full)') as caught:
         found = list(epochs(dm, ["train"]))
     said = [str(warning.message) for warning in caught]
@@ -174,7 +174,7 @@ def test_a_full_memory_is_an_error_with_its_size_and_the_remedy(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(ram_cache.os, "write", full)
-        with pytest.raises(RuntimeError, match=r"is full: it holds .*next picture needs 64 bytes"):
+        with pytest.raises(RuntimeError, match=r"is full: it holds .*next image needs 64 bytes"):
             cache.put("train", 1, 0, pixels)
         patch.setattr(ram_cache.os, "write", lambda file, content: len(content) - 1)  # a part fits
         with pytest.raises(RuntimeError, match="is full"):
@@ -190,23 +190,23 @@ def test_many_threads_and_processes_append_without_losing_a_byte(tmp_path):
     cache = RamCache(1 << 24)
     cache.add_part("a", 400)
 
-    def picture(k):
+    def image(k):
         return np.full((1 + k % 7, 1 + k % 5, 3), k % 251, np.uint8)
 
     child = os.fork()
     if child == 0:  # writes the upper half while this process writes the lower
         try:
             for k in range(200, 400):
-                cache.put("a", k, 1, picture(k))
+                cache.put("a", k, 1, image(k))
         finally:
             os._exit(0)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda k: cache.put("a", k, 1, picture(k)), range(200)))
+        list(pool.map(lambda k: cache.put("a", k, 1, image(k)), range(200)))
     assert os.waitpid(child, 0)[1] == 0
     for k in range(400):
         kind, pixels = cache.get("a", k)
         assert kind == 1
-        assert np.array_equal(pixels, picture(k))
+        assert np.array_equal(pixels, image(k))
 
 
 def test_the_memory_is_free_again_when_the_maker_goes(monkeypatch):

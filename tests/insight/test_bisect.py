@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from script_runs import as_if_alone, write_pictures  # noqa: F401
+from script_runs import as_if_alone, write_images  # noqa: F401
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 import bisect_data
@@ -145,7 +145,7 @@ def test_a_setting_that_changes_the_batches_is_named(options, culprit, said):
 
 
 def test_threads_are_held_against_the_processes(tmp_path):
-    root = write_pictures(tmp_path / "p")
+    root = write_images(tmp_path / "p")
     options = {"image_size": 8, "num_workers": 2, "batch_size": 8, "worker_type": "thread"}
     found = bisect(ImageFolderDataModule(root, **options), limit=16)
     assert found.culprit is None
@@ -234,7 +234,7 @@ def test_data_in_memory_run_too():
 
 
 def test_the_script_ends_with_1_and_names_the_file(tmp_path, capfd):
-    root = write_pictures(tmp_path / "p")
+    root = write_images(tmp_path / "p")
     options = ["--data=ImageFolderDataModule", f"--data.root={root}", "--data.image_size=8"]
     options += ["--data.num_workers=0", "--data.val_split=2", "--data.test_split=0"]
     assert bisect_data.main(options) == 0
@@ -247,10 +247,10 @@ def test_the_script_ends_with_1_and_names_the_file(tmp_path, capfd):
 
 
 def test_threads_that_serve_by_themselves_are_tried(tmp_path):
-    write_pictures(tmp_path / "pictures", each=6)
+    write_images(tmp_path / "images", each=6)
     options = {"image_size": 8, "mode": "L", "batch_size": 4, "num_workers": 1, "val_split": 0}
     for kind, tried in (("auto", True), ("process", False)):
-        dm = ImageFolderDataModule(tmp_path / "pictures", worker_type=kind, **options)
+        dm = ImageFolderDataModule(tmp_path / "images", worker_type=kind, **options)
         found = bisect(dm, limit=8)
         assert found.culprit is None
         assert tried == any(

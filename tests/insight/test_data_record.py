@@ -5,7 +5,7 @@ import json
 import lightning as L
 import pytest
 import torch
-from script_runs import CPU, as_if_alone, fit, on_pictures, write_pictures  # noqa: F401
+from script_runs import CPU, as_if_alone, fit, on_images, write_images  # noqa: F401
 from torch.utils.data import TensorDataset
 from torchvision.transforms import v2
 
@@ -20,7 +20,7 @@ def folder_of(path, **options):
 
 
 def test_the_record_holds_what_the_model_was_fed_with(tmp_path):
-    dm = folder_of(write_pictures(tmp_path / "p"), batch_size=5, train_transform=v2.Resize((8, 8)))
+    dm = folder_of(write_images(tmp_path / "p"), batch_size=5, train_transform=v2.Resize((8, 8)))
     found = describe_data(dm)
     assert found["class"] == "datamodules.image_folder.ImageFolderDataModule"
     assert found["classes"] == {"dark": 0, "grey": 1, "light": 2}
@@ -35,7 +35,7 @@ def test_the_record_holds_what_the_model_was_fed_with(tmp_path):
 
 
 def test_another_split_seed_gives_another_record_and_the_same_the_same(tmp_path):
-    path = write_pictures(tmp_path / "p")
+    path = write_images(tmp_path / "p")
     first, again, other = (describe_data(folder_of(path, split_seed=s)) for s in (0, 0, 1))
     assert first == again
     assert first["split_fingerprint"] != other["split_fingerprint"]
@@ -61,7 +61,7 @@ def test_a_plain_lightning_datamodule_is_recorded_by_class_and_arguments():
 
 
 def test_the_callback_writes_json_beside_the_run(tmp_path):
-    dm = folder_of(write_pictures(tmp_path / "p"))
+    dm = folder_of(write_images(tmp_path / "p"))
 
     class Run:
         datamodule, is_global_zero = dm, True
@@ -73,7 +73,7 @@ def test_the_callback_writes_json_beside_the_run(tmp_path):
 
 
 def test_fit_writes_the_record(tmp_path, capfd):
-    options = on_pictures(write_pictures(tmp_path / "p"))
+    options = on_images(write_images(tmp_path / "p"))
     assert fit.main([*options, "--max_epochs=1"]) == 0
     found = json.loads((tmp_path / "runs/image_folder-1/data.json").read_text(encoding="utf-8"))
     assert found["splits"] == {"train": 24, "val": 12, "test": 12}
@@ -108,7 +108,7 @@ def test_recording_leaves_a_running_fit_as_it_is(tmp_path):
 
 def test_safe_mode_sets_every_setting_and_says_how_to_go_back(tmp_path):
     dm = folder_of(
-        write_pictures(tmp_path / "p"),
+        write_images(tmp_path / "p"),
         batch_size=16,
         sampler="balanced",
         mixup=0.2,
@@ -123,7 +123,7 @@ def test_safe_mode_sets_every_setting_and_says_how_to_go_back(tmp_path):
     assert [len(b.target) for b in first] == [8, 8, 8, 7]
     assert first[0].target.dtype == torch.int64  # no MixUp
     rows = torch.stack([dm.train_dataset[i][0] for i in range(8)])
-    assert torch.equal(first[0].inputs, dm.finish(rows))  # in order
+    assert torch.equal(first[0].inputs, dm.normalizer(rows))  # in order
     assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(first, second, strict=True))
     assert repr(dm.train_dataset.transform.transform) == repr(dm.val_dataset.transform.transform)
     plain = folder_of(tmp_path / "p", batch_size=16, train_transform=dm.eval_transform)
@@ -144,7 +144,7 @@ def test_safe_mode_refuses_a_datamodule_of_another_base():
 
 
 def test_fit_in_safe_mode_says_what_was_set_and_runs_100_samples(tmp_path, capfd):
-    options = on_pictures(write_pictures(tmp_path / "p", each=80))
+    options = on_images(write_images(tmp_path / "p", each=80))
     assert fit.main([*options, "--max_epochs=1", "--safe"]) == 0
     out = capfd.readouterr().out
     assert "safe mode: no workers" in out

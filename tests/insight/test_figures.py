@@ -10,7 +10,7 @@ from datamodules.insight.figures import drawings, plot
 from datamodules.insight.split_view import look
 
 
-def test_pictures_of_a_batch_stand_under_their_labels(tmp_path):
+def test_images_of_a_batch_stand_under_their_labels(tmp_path):
     dm = samples.digits()
     figure = plot(dm, "val", most=5)
     figure.savefig(tmp_path / "val.png")
@@ -19,7 +19,7 @@ def test_pictures_of_a_batch_stand_under_their_labels(tmp_path):
     assert [axes.get_title() for axes in figure.axes] == [dm.classes[k] for k in labels]
 
 
-def test_a_picture_is_drawn_as_it_was_before_normalisation():
+def test_a_image_is_drawn_as_it_was_before_normalisation():
     dm = samples.digits()
     raw = dm.val_dataset[0][0]
     (drawn,) = plot(dm, "val", most=1).axes
@@ -41,7 +41,7 @@ def test_texts_are_drawn_by_length(tmp_path):
     assert axes.get_xlabel() == "tokens of a text"
 
 
-def test_mixed_pictures_show_both_labels():
+def test_mixed_images_show_both_labels():
     dm = samples.digits(mixup=1.0)
     titles = [axes.get_title() for axes in plot(dm, most=16).axes]
     assert any("," in title and "%" in title for title in titles)

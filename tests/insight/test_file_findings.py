@@ -5,8 +5,8 @@ import shutil
 import lightning as L
 import pytest
 import torch
+from image_files import class_folders, noise
 from made_images import blocks
-from picture_files import class_folders, noise
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
@@ -54,7 +54,7 @@ def test_every_file_is_named_with_what_is_wrong(root):
     (root / "train/ash/0.png").write_bytes(b"")
     (root / "train/ash/1.png").write_bytes((root / "train/ash/1.png").read_bytes()[:90])
     (root / "train/birch/2.png").rename(root / "train/birch/2.jpg")
-    (root / "val/ash/0.png").write_text("no picture")
+    (root / "val/ash/0.png").write_text("no image")
     for make in (ours, Stock):
         report = inspect(make(root), verify=True)
         assert [f.sentence.count("0.png is empty") for f in found(report, "empty-file")] == [1]
@@ -84,23 +84,23 @@ def test_files_that_were_left_out_of_a_batch_are_said(root):
 
 def test_a_gif_that_a_stock_folder_reader_passes_over_is_named(root):
     Image.open(root / "train/ash/0.png").save(root / "train/ash/lost.gif")
-    (root / "train/ash/notes.txt").write_text("no picture")
+    (root / "train/ash/notes.txt").write_text("no image")
     (root / "train/ash/.hidden.gif").write_bytes((root / "train/ash/lost.gif").read_bytes())
     (finding,) = found(inspect(Stock(root)), "skipped-files")
-    assert "passed over 1 picture in" in finding.sentence
+    assert "passed over 1 image in" in finding.sentence
     assert "lost.gif (GIF)" in finding.sentence
     report = inspect(ours(root), verify=True)  # which reads it
     assert not found(report, "skipped-files")
     assert "lost.gif" in found(report, "stock-skips")[0].sentence
 
 
-def test_a_picture_that_our_reader_passes_over_is_named(root):
+def test_a_image_that_our_reader_passes_over_is_named(root):
     shutil.copy(root / "train/ash/0.png", root / "train/ash/without_ending")
     (finding,) = found(inspect(ours(root)), "skipped-files")
     assert "without_ending (PNG)" in finding.sentence
 
 
-def test_a_picture_outside_the_class_folders_is_named(tmp_path):
+def test_a_image_outside_the_class_folders_is_named(tmp_path):
     class_folders(tmp_path, {"ash": 3, "birch": 3})
     shutil.copy(tmp_path / "ash/0.png", tmp_path / "loose.png")
     assert [*passed_over(tmp_path, None)] == [f"{tmp_path / 'loose.png'} (PNG)"]
@@ -109,11 +109,11 @@ def test_a_picture_outside_the_class_folders_is_named(tmp_path):
 @pytest.mark.parametrize("ending", [".bmp", ".gif", ".tif", ".webp"])
 @pytest.mark.parametrize("make", [ours, Stock])
 def test_the_same_pixels_in_another_container_are_an_overlap(root, make, ending):
-    picture = Image.new("L", (9, 9), 3)
-    picture.putdata([k * 3 for k in range(81)])
-    picture.convert("RGB").save(root / "train/ash/twin.png")
+    image = Image.new("L", (9, 9), 3)
+    image.putdata([k * 3 for k in range(81)])
+    image.convert("RGB").save(root / "train/ash/twin.png")
     options = {"lossless": True} if ending == ".webp" else {}
-    kept = picture if ending == ".gif" else picture.convert("RGB")
+    kept = image if ending == ".gif" else image.convert("RGB")
     name = f"other{'.bmp' if make is Stock and ending == '.gif' else ending}"
     kept.save(root / "val/ash" / name, **options)
     report = inspect(make(root))
@@ -123,23 +123,23 @@ def test_the_same_pixels_in_another_container_are_an_overlap(root, make, ending)
 
 
 def test_pixels_under_two_labels_are_a_conflict(root):
-    picture = Image.open(root / "train/ash/0.png")
-    picture.save(root / "train/birch/twin.bmp")
+    image = Image.open(root / "train/ash/0.png")
+    image.save(root / "train/birch/twin.bmp")
     (finding,) = found(inspect(ours(root)), "label-conflict")
     assert "twin.bmp" in finding.sentence
 
 
-def test_a_picture_compressed_anew_is_found_when_files_are_verified(root):
-    picture = blocks(96, 72)
-    picture.save(root / "train/ash/photo.jpg", quality=95)
-    picture.resize((64, 48), Image.Resampling.LANCZOS).save(root / "val/ash/small.jpg", quality=60)
+def test_a_image_compressed_anew_is_found_when_files_are_verified(root):
+    image = blocks(96, 72)
+    image.save(root / "train/ash/photo.jpg", quality=95)
+    image.resize((64, 48), Image.Resampling.LANCZOS).save(root / "val/ash/small.jpg", quality=60)
     (finding,) = found(inspect(ours(root), verify=True), "near-duplicates")
-    assert finding.sentence.startswith("1 of 9 val pictures look like one in train")
+    assert finding.sentence.startswith("1 of 9 val images look like one in train")
     assert "small.jpg and" in finding.sentence
     assert not found(inspect(ours(root)), "near-duplicates")
 
 
-def test_other_and_flat_pictures_are_no_near_duplicates(root):
+def test_other_and_flat_images_are_no_near_duplicates(root):
     Image.new("RGB", (20, 20), (9, 9, 9)).save(root / "train/ash/flat.png")
     Image.new("RGB", (20, 20), (9, 9, 10)).save(root / "val/ash/flat.png")
     blocks(96, 72).save(root / "train/ash/photo.png")

@@ -108,7 +108,7 @@ def test_several_labels_a_sample_are_all_said():
 
 
 @pytest.fixture
-def pictures(tmp_path):
+def images(tmp_path):
     draws = np.random.default_rng(0)
     for name in ('<ash> & "oak"', "yew"):
         (tmp_path / name).mkdir()
@@ -118,30 +118,30 @@ def pictures(tmp_path):
     return ImageFolderDataModule(tmp_path, image_size=16, num_workers=0, val_split=8)
 
 
-def test_pictures_are_shown_with_their_file_names(pictures):
+def test_images_are_shown_with_their_file_names(images):
     module = Classifier()
-    quiet(limit_train_batches=1, limit_val_batches=1).fit(module, pictures)
+    quiet(limit_train_batches=1, limit_val_batches=1).fit(module, images)
     training = module.training
-    found = hardest(module, pictures, "val", k=4)
+    found = hardest(module, images, "val", k=4)
     assert module.training == training
     page = page_of(found)
-    assert len(page.pictures) == 4
-    assert all(source.startswith("data:image/png") and alt for source, alt in page.pictures)
+    assert len(page.images) == 4
+    assert all(source.startswith("data:image/png") and alt for source, alt in page.images)
     for sample in found.samples:
         assert Path(sample.name).exists()
         assert sample.name in page.text
 
 
-def test_a_file_that_is_gone_is_said_on_the_page(pictures):
+def test_a_file_that_is_gone_is_said_on_the_page(images):
     module = Classifier()
-    quiet(limit_train_batches=1, limit_val_batches=1).fit(module, pictures)
-    gone = Path(pictures.val_dataset.describe(0))
+    quiet(limit_train_batches=1, limit_val_batches=1).fit(module, images)
+    gone = Path(images.val_dataset.describe(0))
     kept = gone.read_bytes()
-    loader = pictures.val_dataloader()
+    loader = images.val_dataloader()
     batches = list(loader)
     gone.unlink()
-    pictures.val_dataloader = lambda: WithBatches(loader, batches)
-    found = hardest(module, pictures, "val", k=8)
+    images.val_dataloader = lambda: WithBatches(loader, batches)
+    found = hardest(module, images, "val", k=8)
     assert len(found.samples) == 8
     assert "cannot be shown" in page_of(found).text
     gone.write_bytes(kept)

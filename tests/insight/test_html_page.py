@@ -35,14 +35,12 @@ def test_every_text_is_escaped_and_every_element_closed(page):
     assert "\\udc80" in page.html()
 
 
-def test_a_page_has_language_title_and_words_for_pictures_and_loads_nothing(page):
+def test_a_page_has_language_title_and_words_for_images_and_loads_nothing(page):
     found = read_page(page.html())
     assert found.language == "en"
     assert found.title
-    assert len(found.pictures) == 2
-    assert all(
-        alt and source.startswith("data:image/png;base64,") for source, alt in found.pictures
-    )
+    assert len(found.images) == 2
+    assert all(alt and source.startswith("data:image/png;base64,") for source, alt in found.images)
     assert not found.addresses
 
 

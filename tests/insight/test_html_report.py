@@ -41,7 +41,7 @@ def test_a_report_is_one_page_that_needs_nothing_else(report, written):
     page = read_page(written[0].read_text(encoding="utf-8"))
     assert page.title == "Data of ImageFolderDataModule"
     assert not page.addresses
-    assert len(page.pictures) == len(report.drawings) == 4
+    assert len(page.images) == len(report.drawings) == 4
     assert NASTY in page.text
     for sentence in (finding.sentence for finding in report.findings):
         assert " ".join(sentence.split()) in " ".join(page.text.split())
@@ -67,7 +67,7 @@ def test_a_report_can_be_named(tmp_path):
 def test_a_notebook_gets_the_same_without_a_second_page(report):
     fragment = report._repr_html_()
     assert "<html" not in fragment
-    assert len(read_page(fragment).pictures) == 4
+    assert len(read_page(fragment).images) == 4
 
 
 # a headless window is never narrower than 500 pixels, a frame may be

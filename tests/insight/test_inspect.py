@@ -46,18 +46,18 @@ class Own(L.LightningDataModule):
         return DataLoader(self.parts[1], **self.val_options)
 
 
-class Pictures(Dataset):
+class Images(Dataset):
     def __init__(self, n, transform, *, seed=0, classes=2):
         levels = np.random.default_rng(seed).integers(0, 256, (n, 12, 12, 3), np.uint8)
-        self.pictures = [Image.fromarray(level) for level in levels]
+        self.images = [Image.fromarray(level) for level in levels]
         self.targets = [k % classes for k in range(n)]
         self.transform = transform
 
     def __len__(self):
-        return len(self.pictures)
+        return len(self.images)
 
     def __getitem__(self, index):
-        return self.transform(self.pictures[index]), self.targets[index]
+        return self.transform(self.images[index]), self.targets[index]
 
 
 def rows(n, seed=0, **changes):
@@ -70,9 +70,9 @@ def own(train=None, val=None, **options):
     return Own(train or rows(40), val or rows(16, 1), **options)
 
 
-def pictured(train, val=None, **options):
+def with_images(train, val=None, **options):
     val = val or train
-    return Own(Pictures(24, train), Pictures(16, val, seed=1), **options)
+    return Own(Images(24, train), Images(16, val, seed=1), **options)
 
 
 FIXED = T.Compose([T.ToTensor(), T.Normalize(MEAN, MEAN)])
@@ -102,7 +102,7 @@ class Stream(IterableDataset):
 
 
 def folders(tmp_path, change, **options):
-    """Class folders of train and val, 6 and 4 pictures each, with one fault."""
+    """Class folders of train and val, 6 and 4 images each, with one fault."""
     draws = np.random.default_rng(0)
     for split, n in (("train", 6), ("val", 4)):
         for name in ("ash", "birch"):
@@ -178,36 +178,38 @@ FAULTS = {
     ),
     "val-random": (
         "val-random",
-        lambda p: pictured(FIXED, T.Compose([T.RandomCrop(12, padding=2), *FIXED.transforms])),
+        lambda p: with_images(FIXED, T.Compose([T.RandomCrop(12, padding=2), *FIXED.transforms])),
     ),
     "normalize-twice": (
         "normalize-twice",
-        lambda p: pictured(T.Compose([*FIXED.transforms, T.Normalize(MEAN, MEAN)])),
+        lambda p: with_images(T.Compose([*FIXED.transforms, T.Normalize(MEAN, MEAN)])),
     ),
     "normalize-first": (
         "normalize-first",
-        lambda p: pictured(T.Compose([T.Normalize(MEAN, MEAN), T.ToTensor()])),
+        lambda p: with_images(T.Compose([T.Normalize(MEAN, MEAN), T.ToTensor()])),
     ),
-    "normalize-missing": ("normalize-missing", lambda p: pictured(T.ToTensor())),
-    "raw-uint8": ("values-raw", lambda p: pictured(T.PILToTensor())),
+    "normalize-missing": ("normalize-missing", lambda p: with_images(T.ToTensor())),
+    "raw-uint8": ("values-raw", lambda p: with_images(T.PILToTensor())),
     "raw-float": (
         "values-raw",
-        lambda p: pictured(T.Compose([T.PILToTensor(), T.ConvertImageDtype(torch.float), Times()])),
+        lambda p: with_images(
+            T.Compose([T.PILToTensor(), T.ConvertImageDtype(torch.float), Times()])
+        ),
     ),
-    "channels-last": ("channels-last", lambda p: pictured(ChannelsLast())),
+    "channels-last": ("channels-last", lambda p: with_images(ChannelsLast())),
     "size-differs": (
         "size-differs",
-        lambda p: pictured(FIXED, T.Compose([T.Resize(10), *FIXED.transforms])),
+        lambda p: with_images(FIXED, T.Compose([T.Resize(10), *FIXED.transforms])),
     ),
-    "dtype-differs": ("dtype-differs", lambda p: pictured(FIXED, T.PILToTensor())),
+    "dtype-differs": ("dtype-differs", lambda p: with_images(FIXED, T.PILToTensor())),
     "own-generator": (
         "own-generator",
-        lambda p: pictured(T.Compose([*FIXED.transforms, OwnDraws()])),
+        lambda p: with_images(T.Compose([*FIXED.transforms, OwnDraws()])),
     ),
-    "lambda": ("not-picklable", lambda p: pictured(lambda picture: FIXED(picture))),
+    "lambda": ("not-picklable", lambda p: with_images(lambda image: FIXED(image))),
     "too-strong": (
         "augment-strong",
-        lambda p: pictured(T.Compose([T.GaussianBlur(11, 5.0), *FIXED.transforms]), FIXED),
+        lambda p: with_images(T.Compose([T.GaussianBlur(11, 5.0), *FIXED.transforms]), FIXED),
     ),
     "float64": ("float64", lambda p: own(rows(40, x=torch.rand(40, 4).double()))),
     "nan": ("non-finite", lambda p: own(rows(40, x=torch.full((40, 4), torch.nan)))),
@@ -254,8 +256,8 @@ class Times:
 
 
 class ChannelsLast:
-    def __call__(self, picture):
-        return FIXED(picture).permute(1, 2, 0)
+    def __call__(self, image):
+        return FIXED(image).permute(1, 2, 0)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -284,7 +286,7 @@ def test_a_damaged_file_is_named_when_files_are_verified(tmp_path):
 
 CLEAN = {
     "own": lambda p: own(),
-    "own pictures": lambda p: pictured(FIXED),
+    "own images": lambda p: with_images(FIXED),
     "folders": lambda p: folders(p, lambda root: None),
     "brought": lambda p: DatasetDataModule(rows(60)),
     "stream": lambda p: DatasetDataModule(train=Stream(60), val=Stream(20, 100), num_workers=0),
@@ -333,7 +335,7 @@ def test_real_data_raise_no_alarm(name, data_dir):
 
 def test_the_users_random_state_is_left_alone():
     torch.manual_seed(3)
-    dm = pictured(T.Compose([T.RandomHorizontalFlip(), *FIXED.transforms]), FIXED)
+    dm = with_images(T.Compose([T.RandomHorizontalFlip(), *FIXED.transforms]), FIXED)
     dm.train_options["shuffle"] = False
     before = torch.get_rng_state()
     inspect(dm)

@@ -6,7 +6,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from picture_files import class_folders
+from image_files import class_folders
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision import transforms as T
@@ -36,20 +36,20 @@ def followed(dm, split="train"):
     return [step for step in inspect(dm).steps if step.split == split]
 
 
-def test_a_picture_is_followed_from_the_file_to_the_batch(tmp_path):
+def test_a_image_is_followed_from_the_file_to_the_batch(tmp_path):
     steps = followed(folder(tmp_path))
     assert [step.step for step in steps] == [
-        "file", "decode", "Resize", "RandomCrop", "RandomHorizontalFlip", "sample", "finish",
+        "file", "decode", "Resize", "RandomCrop", "RandomHorizontalFlip", "sample", "normalize",
         "first batch",
     ]  # fmt: skip
-    file, decode, *_, sample, finish, batch = steps
+    file, decode, *_, sample, normalizer, batch = steps
     assert ".png" in file.size
     assert "PNG RGB 8 x 8" in file.size
     assert decode[2:4] == ("8 x 8 pixels, RGB", "uint8")
     assert sample[2:4] == ("3 x 8 x 8", "uint8")
-    assert finish[2:4] == ("3 x 8 x 8", "float32")
+    assert normalizer[2:4] == ("3 x 8 x 8", "float32")
     assert batch.size.endswith("x 3 x 8 x 8")
-    low, _, high = finish.values.partition(" to ")
+    low, _, high = normalizer.values.partition(" to ")
     assert -3 < float(low) < 0 < float(high) < 3
 
 
@@ -61,7 +61,7 @@ def test_a_picture_is_followed_from_the_file_to_the_batch(tmp_path):
         ),
         T.Compose([T.RandomApply([T.RandomRotation(30)], 0.9), T.ToTensor()]),
         torch.nn.Sequential(v2.ToImage(), v2.RandomErasing(1.0)),
-        lambda picture: picture.resize((5, 4)),
+        lambda image: image.resize((5, 4)),
         lambda tensor: tensor.flip(-1)[:, :7],  # takes tensors alone
     ],
 )
@@ -82,18 +82,18 @@ def test_what_a_random_step_holds_is_not_run_on_its_own():
     assert len(in_turn(T.RandomChoice([T.ToTensor(), T.ToTensor()]))) == 1
 
 
-class Pictures(Dataset):
+class Images(Dataset):
     """A user's own, which transforms inside."""
 
     def __init__(self, transform):
         levels = np.random.default_rng(0).integers(0, 256, (12, 9, 7, 3), np.uint8)
-        self.pictures, self.transform = [Image.fromarray(level) for level in levels], transform
+        self.images, self.transform = [Image.fromarray(level) for level in levels], transform
 
     def __len__(self):
-        return len(self.pictures)
+        return len(self.images)
 
     def __getitem__(self, index):
-        return self.transform(self.pictures[index]), index % 2
+        return self.transform(self.images[index]), index % 2
 
 
 class Own(L.LightningDataModule):
@@ -107,7 +107,7 @@ class Own(L.LightningDataModule):
 
 def test_a_users_dataset_is_followed_through_the_transform_that_it_holds():
     compose = T.Compose([T.RandomCrop(5), T.ToTensor(), T.Normalize([0.5] * 3, [0.5] * 3)])
-    steps = followed(Own(Subset(Pictures(compose), range(3, 12))))
+    steps = followed(Own(Subset(Images(compose), range(3, 12))))
     names = [step.step for step in steps]
     assert names == ["read", "RandomCrop", "ToTensor", "Normalize", "dataset", "first batch"]
     assert steps[0].size == "9 x 7 pixels, RGB"
@@ -115,15 +115,15 @@ def test_a_users_dataset_is_followed_through_the_transform_that_it_holds():
 
 
 def test_a_dataset_whose_steps_cannot_be_parted_is_shown_as_it_is():
-    class Late(Pictures):
+    class Late(Images):
         def __getitem__(self, index):  # does more to what the transform gave
-            return self.transform(self.pictures[index]) * 2, 0
+            return self.transform(self.images[index]) * 2, 0
 
     assert [s.step for s in followed(Own(Late(T.ToTensor())))] == ["dataset", "first batch"]
 
 
 def test_the_step_that_fails_says_why_and_is_the_last(tmp_path):
-    def broken(picture):
+    def broken(image):
         raise OverflowError("no such colour")
 
     transform = v2.Compose([v2.RandomCrop(6), broken])
@@ -132,7 +132,7 @@ def test_the_step_that_fails_says_why_and_is_the_last(tmp_path):
     assert steps[-1].values == "fails: OverflowError: no such colour"
 
 
-def test_pictures_in_memory_are_shifted_and_flipped():
+def test_images_in_memory_are_shifted_and_flipped():
     data = PixelDataset(torch.arange(48).view(1, 3, 4, 4).to(torch.uint8), torch.zeros(1).long())
     data.padding, data.flip = 0, True
     steps = follow(None, Looked("train", data, None, None))

@@ -14,8 +14,8 @@ from datamodules.insight.sample_view import class_names, original
 LEVELS = torch.arange(5 * 2 * 3 * 3, dtype=torch.uint8).reshape(5, 2, 3, 3)  # (N, H, W, C)
 
 
-class Pictures(Dataset):
-    """Pairs of a picture and a label; a transform as torchvision's datasets have it."""
+class Images(Dataset):
+    """Pairs of an image and a label; a transform as torchvision's datasets have it."""
 
     def __init__(self, transform=None, **attributes):
         self.transform = transform
@@ -25,14 +25,14 @@ class Pictures(Dataset):
         return len(LEVELS)
 
     def __getitem__(self, index):
-        picture = Image.fromarray(LEVELS[index].numpy())
+        image = Image.fromarray(LEVELS[index].numpy())
         apply = getattr(self, "transforms", None)
         if apply is not None:
-            return apply(picture, index)
-        return (picture if self.transform is None else self.transform(picture)), index
+            return apply(image, index)
+        return (image if self.transform is None else self.transform(image)), index
 
 
-class Needing(Pictures):
+class Needing(Images):
     def __getitem__(self, index):
         return self.transform(LEVELS[index]), index
 
@@ -45,17 +45,17 @@ class Bare(Dataset):
         return {"image": LEVELS[index].numpy(), "label": index}
 
 
-def black(picture):
+def black(image):
     return torch.zeros(3, 2, 3)
 
 
 ROWS = np.array([4, 1])
 HOLDERS = {
-    "a transform": Pictures(black),
-    "none": Pictures(),
-    "both of torchvision's": Pictures(black, transforms=lambda picture, label: (0, label)),
-    "rows of it": Subset(Pictures(black), [2, 0]),
-    "wrapped": WrappedDataset(Pictures(black), ROWS, Parts()),
+    "a transform": Images(black),
+    "none": Images(),
+    "both of torchvision's": Images(black, transforms=lambda image, label: (0, label)),
+    "rows of it": Subset(Images(black), [2, 0]),
+    "wrapped": WrappedDataset(Images(black), ROWS, Parts()),
     "wrapped with a transform": WrappedDataset(
         Bare(), ROWS, Parts(input_key="image", transform=black)
     ),
@@ -72,20 +72,20 @@ FIRST = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_picture_is_shown_as_it_was_before_any_transform(holder):
+def test_a_image_is_shown_as_it_was_before_any_transform(holder):
     found = original(HOLDERS[holder], 0)
     assert torch.equal(found, LEVELS[FIRST.get(holder, 0)].permute(2, 0, 1))
 
 
 def test_looking_leaves_the_dataset_its_transform():
-    dataset = Pictures(black)
+    dataset = Images(black)
     original(dataset, 0)
     assert dataset.transform is black
     assert torch.equal(dataset[0][0], torch.zeros(3, 2, 3))
 
 
 @pytest.mark.parametrize("dataset", [Needing(black), Bare()])
-def test_no_picture_is_shown_where_none_can_be_had(dataset):
+def test_no_image_is_shown_where_none_can_be_had(dataset):
     assert original(dataset, 0) is None
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import torch
-from script_runs import as_if_alone, write_pictures  # noqa: F401
+from script_runs import as_if_alone, write_images  # noqa: F401
 from torch.utils.data import TensorDataset
 
 import tune_loader
@@ -28,7 +28,7 @@ from datamodules.settings.cpu_count import usable_cores
 
 
 def folder(tmp_path, **options):
-    root = write_pictures(tmp_path / "p", each=40)
+    root = write_images(tmp_path / "p", each=40)
     return ImageFolderDataModule(str(root), image_size=8, mode="L", batch_size=8, **options)
 
 
@@ -42,7 +42,7 @@ def test_the_choice_is_one_of_those_tried_and_none_exceeds_the_cores(tmp_path):
     assert dm.loader_options == {"drop_last": True}
     best = next(t for t in found.trials if t.setting == found.best)
     assert len(best.rates) >= 3  # measured again beside those that were near
-    assert set(found.stages) >= {"read", "decode", "transform", "collate", "finish"}
+    assert set(found.stages) >= {"read", "decode", "transform", "collate", "normalize"}
     assert {s.worker_type for s in tried} == {"process", "thread"}
     memory = {t.setting: (t.own_mib, t.shared_mib) for t in found.trials}
     assert memory[Setting(0)] == (0, 0)
@@ -75,9 +75,9 @@ def test_the_side_that_waits_is_named():
 
 
 def test_a_slow_transform_is_found_as_the_stage_that_takes_most(tmp_path):
-    def slow(picture):
+    def slow(image):
         time.sleep(0.02)
-        return picture
+        return image
 
     found = time_stages(folder(tmp_path, train_transform=slow), samples=4)
     assert found["transform"] >= 0.02
@@ -180,7 +180,7 @@ def test_the_choice_is_near_the_best_of_all_settings(tmp_path, monkeypatch, rate
 
 
 def test_what_threads_cannot_serve_is_tried_in_processes_alone(tmp_path):
-    dm = folder(tmp_path, train_transform=lambda picture: picture.resize((8, 8)))
+    dm = folder(tmp_path, train_transform=lambda image: image.resize((8, 8)))
     assert kinds_of_workers(dm) == ["process"]
 
 
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_the_search_and_its_workers(tmp_path, monkeypatch, capsys):
         return len(batch[1])
 
     monkeypatch.setattr(trials, "batch_length", interrupted)
-    root = write_pictures(tmp_path / "p", each=40)
+    root = write_images(tmp_path / "p", each=40)
     options = ["--data=ImageFolderDataModule", f"--data.root={root}", "--data.image_size=8"]
     out = tmp_path / "none"
     code = tune_loader.main([*options, "--data.batch_size=8", "--seconds=0.05", f"--out={out}"])
@@ -217,7 +217,7 @@ def test_ctrl_c_ends_the_search_and_its_workers(tmp_path, monkeypatch, capsys):
 def test_h03_the_script_on_one_core_tries_no_more_than_one_worker_and_leaves_no_child(
     tmp_path, capfd, recwarn
 ):
-    options = {"root": write_pictures(tmp_path / "p", each=22), "image_size": 8, "mode": "L"}
+    options = {"root": write_images(tmp_path / "p", each=22), "image_size": 8, "mode": "L"}
     given = ["--data=ImageFolderDataModule", "--data.batch_size=8", "--model.lr=0.01"]
     given += [f"--data.{k}={v}" for k, v in options.items()]
     given += ["--batch_sizes=true", "--accelerator=cpu", "--seconds=0.05"]

@@ -6,7 +6,7 @@ import lightning as L
 import pytest
 import torch
 from contract import same
-from script_runs import write_pictures
+from script_runs import write_images
 from torchvision.transforms import v2
 
 from datamodules import DatasetDataModule, ImageFolderDataModule
@@ -124,9 +124,9 @@ RANDOM = v2.Compose([v2.RandomCrop(6), v2.RandomHorizontalFlip(), v2.ColorJitter
 
 
 def folder(tmp_path, **options):
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     if not root.exists():
-        write_pictures(root)
+        write_images(root)
     options = {"image_size": 8, "mode": "L", "batch_size": 3, "seed": 3, **options}
     return ImageFolderDataModule(root, train_transform=RANDOM, **options)
 
@@ -160,8 +160,8 @@ def test_the_number_stays_for_the_next_loader_and_is_said(tmp_path, monkeypatch,
     assert caplog.text.count('num_workers="auto": 3 of 4 threads load train') == 1
 
 
-def grey(picture):
-    return picture.convert("L")
+def grey(image):
+    return image.convert("L")
 
 
 def test_where_threads_cannot_serve_processes_do_and_the_reason_is_said(tmp_path, caplog):

@@ -1,4 +1,4 @@
-"""Pictures that are finished as they are made are those of a batch that is finished whole."""
+"""Images that are finished as they are made are those of a batch that is finished whole."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 import torch
 from contract import same
-from script_runs import write_pictures
+from script_runs import write_images
 from torch import Tensor
 from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.batches.batch import Batch
 from datamodules.batches.collate import collate, collate_inputs, pad_pairs
-from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Finish
-from datamodules.images.dataset import PictureDataset
+from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalizer
+from datamodules.images.dataset import ImageDataset
 from datamodules.loading.fetch import KeyedDataset, SampleError
 from datamodules.sampling.sharded_sampler import Keys
 
-FINISH = Finish(IMAGENET_MEAN, IMAGENET_STD)
+NORMALIZER = Normalizer(IMAGENET_MEAN, IMAGENET_STD)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return write_pictures(tmp_path_factory.mktemp("pictures"), each=6)
+    return write_images(tmp_path_factory.mktemp("images"), each=6)
 
 
 def batches(root, **options):
@@ -53,70 +53,70 @@ def test_whoever_makes_the_samples_here_finishes_them(root, options, early):
     data = ImageFolderDataModule(root, image_size=72, **options)
     data.setup()
     loader = data.train_dataloader()
-    assert (loader.dataset.finish is loader.finish is not None) == early
+    assert (loader.dataset.normalizer is loader.normalizer is not None) == early
     if early:
         made = loader.dataset.__getitems__([0, 1])
         assert made.inputs.dtype == torch.float32
         assert made.inputs.is_contiguous()
 
 
-class Grey(Finish):
+class Grey(Normalizer):
     """A user's own last step."""
 
     def __call__(self, batch):
         finished = super().__call__(batch)
-        is_pictures = isinstance(batch, Tensor) and batch.ndim == 4
-        return finished.mean(1, keepdim=True) if is_pictures else finished
+        is_images = isinstance(batch, Tensor) and batch.ndim == 4
+        return finished.mean(1, keepdim=True) if is_images else finished
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_a_last_step_of_the_users_own_is_called(root, kind):
     data = ImageFolderDataModule(root, image_size=72, num_workers=1, worker_type=kind)
     data.setup()
-    data.finish_of = lambda dataset: Grey(IMAGENET_MEAN, IMAGENET_STD)
+    data.normalizer_of = lambda dataset: Grey(IMAGENET_MEAN, IMAGENET_STD)
     assert next(iter(data.train_dataloader())).inputs.shape[1:] == (1, 72, 72)
 
 
-class Pictures(PictureDataset):
+class Images(ImageDataset):
     """Made of what is given, row by row."""
 
     def __init__(self, rows, targets=None):
         super().__init__(rows, targets, None)
         self.rows = rows
 
-    def unfinished(self, index, seed=None):
+    def unnormalized(self, index, seed=None):
         return self.rows[index] if self.targets is None else (self.rows[index], index)
 
 
-def picture(height=5, width=4, channels=3):
+def image(height=5, width=4, channels=3):
     return torch.randint(0, 256, (channels, height, width), dtype=torch.uint8)
 
 
-def made(rows, *, targets=None, finish=FINISH, collate_fn=collate):
-    keyed = KeyedDataset(Pictures(rows, targets), collate_fn=collate_fn)
-    keyed.finish = finish
+def made(rows, *, targets=None, normalizer=NORMALIZER, collate_fn=collate):
+    keyed = KeyedDataset(Images(rows, targets), collate_fn=collate_fn)
+    keyed.normalizer = normalizer
     return keyed.__getitems__(Keys(np.arange(len(rows)), None)), keyed
 
 
 @pytest.mark.parametrize("targets", [None, torch.zeros(3, dtype=torch.int64)])
 def test_with_and_without_targets(targets):
-    rows = [picture() for _ in range(3)]
+    rows = [image() for _ in range(3)]
     found, _ = made(rows, targets=targets)
-    late, _ = made(rows, targets=targets, finish=None)
-    assert same(found, FINISH(late))
+    late, _ = made(rows, targets=targets, normalizer=None)
+    assert same(found, NORMALIZER(late))
     inputs = found.inputs if isinstance(found, Batch) else found
     assert inputs.dtype == torch.float32
 
 
-def test_two_views_of_a_picture_are_no_picture_and_its_target():
-    rows = [(picture(), picture()) for _ in range(3)]
+def test_two_views_of_a_image_are_no_image_and_its_target():
+    rows = [(image(), image()) for _ in range(3)]
     found, _ = made(rows, collate_fn=collate_inputs)
-    late, _ = made(rows, collate_fn=collate_inputs, finish=None)
-    assert same(FINISH(found), FINISH(late))
+    late, _ = made(rows, collate_fn=collate_inputs, normalizer=None)
+    assert same(NORMALIZER(found), NORMALIZER(late))
 
 
 def test_a_batch_that_is_kept_is_not_written_over():
-    rows = [picture() for _ in range(3)]
+    rows = [image() for _ in range(3)]
     kept, keyed = made(rows)
     copy = kept.clone()
     for _ in range(6):
@@ -124,19 +124,19 @@ def test_a_batch_that_is_kept_is_not_written_over():
     assert torch.equal(kept, copy)
 
 
-@pytest.mark.parametrize("odd", [picture(9), torch.rand(3, 5, 4), picture(channels=1), [picture()]])
+@pytest.mark.parametrize("odd", [image(9), torch.rand(3, 5, 4), image(channels=1), [image()]])
 @pytest.mark.parametrize("place", [0, 2])
 def test_samples_of_another_kind_are_joined_or_refused_as_ever(odd, place):
-    rows = [picture() for _ in range(3)]
+    rows = [image() for _ in range(3)]
     rows[place] = odd
 
-    def answer(finish):
+    def answer(normalizer):
         try:
-            return FINISH(made(rows, finish=finish)[0])
+            return NORMALIZER(made(rows, normalizer=normalizer)[0])
         except (SampleError, ValueError) as error:
             return str(error)
 
-    found, expected = answer(FINISH), answer(None)
+    found, expected = answer(NORMALIZER), answer(None)
     assert same(found, expected) if isinstance(found, Tensor) else found == expected
 
 
@@ -144,14 +144,14 @@ def test_finished_samples_and_lists_stay_what_they_are():
     floats = [torch.rand(3, 5, 4) for _ in range(3)]
     found, keyed = made(floats)
     assert torch.equal(found, torch.stack(floats))
-    assert keyed.finish is None, "not tried again"
-    padded, keyed = made([picture(4), picture(6)], collate_fn=pad_pairs)
+    assert keyed.normalizer is None, "not tried again"
+    padded, keyed = made([image(4), image(6)], collate_fn=pad_pairs)
     assert padded.values.dtype == torch.uint8
-    assert keyed.finish is FINISH
+    assert keyed.normalizer is NORMALIZER
 
 
 def test_unreadable_files_leave_no_gap(tmp_path):
-    root = write_pictures(tmp_path, each=6)
+    root = write_images(tmp_path, each=6)
     next(iter(sorted(root.rglob("*.png")))).write_bytes(b"nothing")
     options = {"on_error": "skip", "val_split": 0, "test_split": 0, "batch_size": 4, "seed": 3}
     found = []

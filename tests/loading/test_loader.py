@@ -173,14 +173,14 @@ def refused(batch):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_end_with_an_error_in_this_process_and_the_next_epoch_starts_others(persistent):
     refused.seen = []
-    loader = build(Draws(), num_workers=1, persistent=persistent, finish=refused)
+    loader = build(Draws(), num_workers=1, persistent=persistent, normalizer=refused)
     before = active_children()
     with pytest.raises(ValueError, match="finishing step failed") as kept:
         list(loader)
     assert kept.tb
     assert set(active_children()) <= set(before), "workers outlive the error"
     refused.seen = []
-    loader.finish = None
+    loader.normalizer = None
     assert len(list(loader)) == 6
     end_workers(loader._iterator)  # the traceback keeps those that stay
 

@@ -8,7 +8,7 @@ import lightning as L
 import pytest
 import torch
 from contract import same
-from script_runs import write_pictures
+from script_runs import write_images
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
@@ -79,8 +79,8 @@ def test_a_stream_draws_as_the_default_generator_seeded_alike_and_leaves_it_alon
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def grey(picture):
-    return picture.convert("L")
+def grey(image):
+    return image.convert("L")
 
 
 class Cropped(v2.CenterCrop):
@@ -109,9 +109,9 @@ RANDOM = v2.Compose([v2.RandomCrop(6), v2.RandomHorizontalFlip(), v2.ColorJitter
 
 
 def folder(tmp_path, **options):
-    root = tmp_path / "pictures"
+    root = tmp_path / "images"
     if not root.exists():
-        write_pictures(root)
+        write_images(root)
     options = {"image_size": 8, "mode": "L", "batch_size": 7, "seed": 3, **options}
     return ImageFolderDataModule(root, train_transform=RANDOM, **options)
 
@@ -162,9 +162,9 @@ def test_threads_serve_by_themselves_where_they_can(tmp_path, options, threads):
     assert folder(tmp_path, num_workers=0, **options).train_dataloader().threads == 0
 
 
-def test_a_broken_picture_is_named(tmp_path):
+def test_a_broken_image_is_named(tmp_path):
     dm = folder(tmp_path, num_workers=2, worker_type="thread", val_split=0, test_split=0)
-    (tmp_path / "pictures" / "grey" / "03.png").write_bytes(b"no picture")
+    (tmp_path / "images" / "grey" / "03.png").write_bytes(b"no image")
     with pytest.raises(RuntimeError, match=r"03\.png"):
         list(dm.train_dataloader())
     assert not left()
@@ -195,7 +195,7 @@ def test_a_fit_and_predictions_with_threads_are_those_without(tmp_path):
 
     found = []
     for options in ({"num_workers": 0}, {"num_workers": 2, "worker_type": "thread"}):
-        dark = str(tmp_path / "pictures" / "dark")
+        dark = str(tmp_path / "images" / "dark")
         dm = folder(tmp_path, predict_path=dark, **options)
         model = Recorder()
         trainer = L.Trainer(

@@ -58,12 +58,12 @@ class Data(L.LightningDataModule):
         return Batches(*[batch.inputs for batch in self.batches])
 
 
-def batches(n=21, size=5, several=False, seed=0):
+def batches(n=21, size=5, multilabel=False, seed=0):
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(n, 4, generator=generator)
-    shape = (n, K) if several else (n,)
-    target = torch.randint(0, 2 if several else K, shape, generator=generator)
-    target = target.float() if several else target
+    shape = (n, K) if multilabel else (n,)
+    target = torch.randint(0, 2 if multilabel else K, shape, generator=generator)
+    target = target.float() if multilabel else target
     return [Batch(*pair) for pair in zip(inputs.split(size), target.split(size), strict=True)]
 
 
@@ -145,7 +145,7 @@ def test_balanced_weights_are_found_and_saved(tmp_path):
 
 def test_balanced_weights_of_several_labels_weigh_the_positives(tmp_path):
     data = Data(
-        batches(several=True),
+        batches(multilabel=True),
         task="multilabel",
         num_classes=K,
         class_counts=[1, 5, 2],
@@ -241,13 +241,13 @@ def test_a_network_that_wraps_its_logits_serves():
     assert torch.equal(Classifier(Wrapping(), num_classes=4)(torch.ones(2, 4)), torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_predictions_are_float32_probabilities(tmp_path, several):
-    data = batches(several=several)
-    model = Classifier(Echo(), num_classes=K, task="multilabel" if several else "multiclass")
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_predictions_are_float32_probabilities(tmp_path, multilabel):
+    data = batches(multilabel=multilabel)
+    model = Classifier(Echo(), num_classes=K, task="multilabel" if multilabel else "multiclass")
     found = torch.cat(trainer(tmp_path).predict(model, Data(data)))
     logits = columns(data)[0][:, :K] * 2
-    expected = logits.sigmoid() if several else logits.softmax(1)
+    expected = logits.sigmoid() if multilabel else logits.softmax(1)
     torch.testing.assert_close(found, expected)
     assert found.dtype == torch.float32
     [first] = data[:1]
@@ -277,7 +277,7 @@ def test_scores_agree_with_scikit_learn(tmp_path):
 
 
 def test_scores_of_several_labels_agree_with_scikit_learn(tmp_path):
-    data = batches(n=101, several=True)
+    data = batches(n=101, multilabel=True)
     model = Classifier(Echo(), num_classes=K, task="multilabel")
     found = found_by(tmp_path, model, data)
     inputs, target = columns(data)
@@ -321,7 +321,7 @@ def test_training_figures_are_those_of_the_whole_epoch(tmp_path):
     assert run.callback_metrics["train_accuracy"] == pytest.approx(right.item())
 
 
-def test_mixed_pictures_train_and_count_by_their_largest_share(tmp_path):
+def test_mixed_images_train_and_count_by_their_largest_share(tmp_path):
     data = [Batch(b.inputs, F.one_hot(b.target, K) * 0.6 + 0.4 / K) for b in batches()]
     model = Classifier(num_classes=K, input_sizes=SIZES, class_weights=[1.0, 2.0, 3.0])
     run = trainer(tmp_path)
@@ -358,23 +358,23 @@ def test_a_fit_may_follow_a_test_with_weights(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true", "bf16-mixed"])
-@pytest.mark.parametrize("several", [False, True])
-def test_every_precision_gives_the_scores_of_its_logits(tmp_path, precision, several):
-    data = batches(n=601, size=50, several=several)
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_every_precision_gives_the_scores_of_its_logits(tmp_path, precision, multilabel):
+    data = batches(n=601, size=50, multilabel=multilabel)
     weights = [1.0, 1.37, 2.51]
     model = Classifier(
         num_classes=K,
         input_sizes=SIZES,
-        task="multilabel" if several else "multiclass",
+        task="multilabel" if multilabel else "multiclass",
         class_weights=weights,
     )
     run = trainer(tmp_path, precision=precision)
     run.fit(model, Data(data))
-    counted = model.confusion_matrix.sum() / (K if several else 1)
+    counted = model.confusion_matrix.sum() / (K if multilabel else 1)
     assert counted == 601
     assert abs(run.callback_metrics["train_loss"] - run.callback_metrics["val_loss"]) < 1
     # whole numbers of rows, which bfloat16 could not count
-    rows = run.callback_metrics["train_accuracy"] * 601 * (K if several else 1)
+    rows = run.callback_metrics["train_accuracy"] * 601 * (K if multilabel else 1)
     assert rows == pytest.approx(round(rows.item()), abs=1e-3)
     assert torch.cat(run.predict(model, Data(data))).dtype == torch.float32
 

@@ -6,18 +6,18 @@ import torch
 from models import build_net, net_names
 from models.nets import NETS, SmallResNet, input_kind, resolve_net
 
-PICTURES = {"input_shape": [3, 32, 32]}
+IMAGES = {"input_shape": [3, 32, 32]}
 TABLE = {"num_numeric": 4, "cardinalities": [3, 5]}
 TEXT = {"vocab_size": 50, "pad_id": 0}
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 28, 28), (3, 7, 9), (4, 32, 32)])
-def test_small_resnet_takes_small_pictures_of_any_channels(shape):
+def test_small_resnet_takes_small_images_of_any_channels(shape):
     net = SmallResNet(shape[0], 10)
     assert net(torch.randn(2, *shape)).shape == (2, 10)
 
 
-def test_small_resnet_halves_the_picture_at_each_stage_after_the_first():
+def test_small_resnet_halves_the_image_at_each_stage_after_the_first():
     net = SmallResNet(1, 10, widths=(4, 8, 16), blocks=2)
     sizes = []
     for block in net.stages:
@@ -29,7 +29,7 @@ def test_small_resnet_halves_the_picture_at_each_stage_after_the_first():
 @pytest.mark.parametrize(
     ("sizes", "kind"),
     [
-        (PICTURES, "image"),
+        (IMAGES, "image"),
         (TABLE, "table"),
         ({"input_shape": [7]}, "table"),
         (TEXT, "text"),
@@ -65,11 +65,11 @@ def test_auto_without_sizes_says_what_to_pass():
 
 def test_an_unknown_net_is_answered_with_the_closest_name_and_the_list():
     with pytest.raises(ValueError, match=r"'resent18': did you mean 'resnet18'.*small_resnet"):
-        build_net("resent18", num_outputs=2, input_sizes=PICTURES)
+        build_net("resent18", num_outputs=2, input_sizes=IMAGES)
 
 
 def test_every_own_net_has_a_head_of_the_right_size():
-    sizes = {"image": PICTURES, "table": TABLE, "text": TEXT}
+    sizes = {"image": IMAGES, "table": TABLE, "text": TEXT}
     for name, spec in NETS.items():
         net = build_net(name, num_outputs=7, input_sizes=sizes[spec.kind])
         assert net.head.out_features == 7, name
@@ -88,15 +88,15 @@ def test_a_net_for_other_inputs_is_refused_with_those_that_fit():
 
 
 def test_options_reach_the_net_and_unknown_ones_are_named():
-    net = build_net("small_resnet", num_outputs=2, input_sizes=PICTURES, options={"widths": (4, 8)})
+    net = build_net("small_resnet", num_outputs=2, input_sizes=IMAGES, options={"widths": (4, 8)})
     assert net.head.in_features == 8
     with pytest.raises(ValueError, match="no option 'width': did you mean 'widths'"):
-        build_net("small_resnet", num_outputs=2, input_sizes=PICTURES, options={"width": 4})
+        build_net("small_resnet", num_outputs=2, input_sizes=IMAGES, options={"width": 4})
 
 
 def test_trained_weights_belong_to_torchvision_nets():
     with pytest.raises(ValueError, match="belongs to a torchvision net"):
-        build_net("small_resnet", num_outputs=2, input_sizes=PICTURES, weights="DEFAULT")
+        build_net("small_resnet", num_outputs=2, input_sizes=IMAGES, weights="DEFAULT")
 
 
 def test_an_own_net_without_sizes_says_what_to_pass():

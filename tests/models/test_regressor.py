@@ -156,8 +156,8 @@ def test_predictions_are_in_the_targets_own_units(flat):
     model = Regressor(Echo(flat=flat), num_targets=1, target_scale=scale)
     found = model.predict_step(inputs, 0)
     assert (found.tolist(), found.dtype) == ([12.0, 16.0], torch.float32)
-    several = Regressor(Echo(2), num_targets=2, target_scale=SCALE)
-    assert several.predict_step(inputs, 0)[0].tolist() == [350_000.0, -2.0]
+    multilabel = Regressor(Echo(2), num_targets=2, target_scale=SCALE)
+    assert multilabel.predict_step(inputs, 0)[0].tolist() == [350_000.0, -2.0]
 
 
 def test_a_loaded_model_scores_targets_that_were_scaled_otherwise(tmp_path):

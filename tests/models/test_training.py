@@ -259,7 +259,7 @@ def test_a_network_meets_data_of_another_size(tmp_path, model):
         trainer(1, tmp_path).validate(made, data, verbose=False)
 
 
-def test_pictures_may_change_their_size_but_not_their_channels(tmp_path):
+def test_images_may_change_their_size_but_not_their_channels(tmp_path):
     model = Classifier(num_classes=3, input_sizes={"input_shape": [1, 8, 8]})
     data = Data(rows("multiclass"))
     model._trainer = trainer(1, tmp_path)

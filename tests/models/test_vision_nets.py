@@ -57,8 +57,8 @@ def test_the_families_tested_are_all_there_are():
     assert all(name.startswith(tuple(families.split())) for name in torchvision_names())
 
 
-def test_pictures_too_small_are_refused_before_any_batch():
-    with pytest.raises(ValueError, match="alexnet takes pictures of at least 63x63, got 32x32"):
+def test_images_too_small_are_refused_before_any_batch():
+    with pytest.raises(ValueError, match="alexnet takes images of at least 63x63, got 32x32"):
         build("alexnet", (3, 32, 32))
     with pytest.raises(ValueError, match="multiples of 16, got 40x40"):
         build("vit_b_16", (3, 40, 40))

@@ -10,7 +10,7 @@ import pytest
 
 from datamodules.feature_packs.feature_pack import FORMAT, VERSION, read_features
 from datamodules.images.label_table import read_label_table
-from datamodules.images.packs.image_pack import PicturePack
+from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.npy import open_array
 from datamodules.splits.index_files import by_files
 from datamodules.texts.reader import read_texts
@@ -117,7 +117,7 @@ def test_json_that_python_cannot_hold_names_the_file_and_the_line(tmp_path, name
 
 
 def test_manifests_nested_too_deeply_are_damaged(tmp_path):
-    for name, read in (("pack.json", PicturePack), ("features.json", read_features)):
+    for name, read in (("pack.json", ImagePack), ("features.json", read_features)):
         (tmp_path / name).write_text(DEEP)
         with pytest.raises(ValueError, match=f"damaged: {name} cannot be read"):
             read(tmp_path)

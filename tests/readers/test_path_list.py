@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 from datamodules.readers.path_list import PathList, encode_paths
 
 STRANGE = ["a\nb.png", os.fsdecode(b"caf\xe9.png"), "cafe\u0301.png", "caf\u00e9.png", " .png"]
@@ -65,26 +65,26 @@ def private_bytes():
 class Touched(Dataset):
     """Item i: private memory that touching every path and label takes, and where they lie."""
 
-    def __init__(self, pictures):
-        self.pictures = pictures
+    def __init__(self, images):
+        self.images = images
 
     def __len__(self):
         return 2
 
     def __getitem__(self, item):
-        pictures = self.pictures
+        images = self.images
         self.touch(range(100))  # what the interpreter takes once
         before = private_bytes()
-        self.touch(range(len(pictures)))
+        self.touch(range(len(images)))
         return private_bytes() - before, all(
             tensor.is_shared()
-            for tensor in (pictures.sources._bytes, pictures.sources._places, pictures.targets)
+            for tensor in (images.sources._bytes, images.sources._places, images.targets)
         )
 
     def touch(self, rows):
         for row in rows:
-            assert type(self.pictures.describe(row)) is str
-            assert int(self.pictures.targets[row]) >= 0
+            assert type(self.images.describe(row)) is str
+            assert int(self.images.targets[row]) >= 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
@@ -92,8 +92,8 @@ class Touched(Dataset):
 def test_h20_a_worker_that_reads_200_000_paths_grows_by_less_than_8_mib(context, workers):
     paths = PathList(f"/data/{'x' * 75}/class_{i % 10}/{i:06d}.png" for i in range(200_000))
     assert len(paths[0]) == 100
-    pictures = PictureDataset(paths, torch.arange(200_000) % 10, None)
+    images = ImageDataset(paths, torch.arange(200_000) % 10, None)
     options = {"multiprocessing_context": context, "num_workers": workers, "batch_size": None}
-    for growth, shared in DataLoader(Touched(pictures), **options):
+    for growth, shared in DataLoader(Touched(images), **options):
         assert growth < 8 * 2**20
         assert shared or context == "fork"

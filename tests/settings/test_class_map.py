@@ -78,13 +78,13 @@ def test_a_given_list_wins_and_counts_what_it_lists():
         found.encode("train", ["birch"])
 
 
-def several(train, val=()):
+def multilabel(train, val=()):
     labels = {"train": np.array(train, bool), "val": np.array(val, bool).reshape(-1, 3)}
     return ClassMap(["a", "b", "c"], labels)
 
 
 def test_several_labels_a_row():
-    found = several([[1, 0, 1], [0, 1, 0]], [[1, 1, 0]])
+    found = multilabel([[1, 0, 1], [0, 1, 0]], [[1, 1, 0]])
     assert found.fit() == (["a", "b", "c"], [1, 1, 1])
     rows, targets = found.encode("val", ["c", "b", "a"])
     assert rows.tolist() == [0]
@@ -93,7 +93,7 @@ def test_several_labels_a_row():
 
 
 def test_several_labels_of_which_one_is_unknown():
-    found = several([[1, 0, 0], [0, 1, 0]], [[1, 0, 1]])
+    found = multilabel([[1, 0, 0], [0, 1, 0]], [[1, 0, 1]])
     classes, _ = found.fit()
     assert classes == ["a", "b"]
     with pytest.raises(ValueError, match="'c' is in val/ only; list it in classes= or pass"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from contract import check_datamodule, same
-from picture_files import Net, noise, quiet_trainer
+from image_files import Net, noise, quiet_trainer
 from torchvision import datasets
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -249,8 +249,8 @@ def test_h23_ten_rows_on_two_ranks():
 # --- the tensor path -------------------------------------------------------------------------
 
 
-def test_train_batches_are_windows_of_the_padded_pictures():
-    """Undo the normalisation and find each picture, shifted and perhaps flipped, by its row."""
+def test_train_batches_are_windows_of_the_padded_images():
+    """Undo the normalisation and find each image, shifted and perhaps flipped, by its row."""
     dm = stub(padding=2, batch_size=45, seed=3)
     [batch] = list(dm.train_dataloader())
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (dm.mean, dm.std))
@@ -284,7 +284,7 @@ def test_evaluation_equals_the_plain_path_to_the_bit():
         assert same(*pair)
 
 
-def test_one_picture_at_a_time_is_not_augmented():
+def test_one_image_at_a_time_is_not_augmented():
     dm = stub(padding=2)
     raw = torch.from_numpy(Stub("").data).permute(0, 3, 1, 2)
     for index in (0, -1):
@@ -311,9 +311,9 @@ def test_train_draws_change_with_the_epoch_and_repeat_with_the_seed():
 
 def test_rows_are_named_by_part_and_number():
     dm = stub()
-    assert dm.test_dataset.describe(3) == "test picture 3"
+    assert dm.test_dataset.describe(3) == "test image 3"
     row = dm.val_dataset.keys[0]
-    assert dm.val_dataset.describe(0) == f"train picture {row}"
+    assert dm.val_dataset.describe(0) == f"train image {row}"
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def test_a_checkpoint_predicts_alone_and_downloads_nothing(tmp_path):
     assert loaded.classes == list(Stub.classes)
     assert [Path(key).name for key in loaded.predict_keys] == ["0.png", "1.png", "2.png"]
     loaded.predict_path = np.zeros((2, 5, 5, 3), np.uint8)
-    assert loaded.predict_keys == ["picture 0", "picture 1"]
+    assert loaded.predict_keys == ["image 0", "image 1"]
     assert next(iter(loaded.predict_dataloader())).shape == (2, 3, 6, 6)
 
 

@@ -14,7 +14,7 @@ from datamodules.loading.fetch import SampleError
 
 @pytest.fixture
 def pairs(tmp_path):
-    """Twenty pictures in two classes: left half black, right half white."""
+    """Twenty images in two classes: left half black, right half white."""
     found = []
     for i in range(20):
         pixels = np.zeros((6, 8, 3), np.uint8)
@@ -58,15 +58,15 @@ def test_a_list_of_paths_and_labels(pairs):
     assert dm.train_dataset.describe(0) == f"row {row}, {pairs[row][0]}"
 
 
-def flip(picture):
-    return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+def flip(image):
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
 def test_h07_train_and_eval_transforms_are_apart_over_one_dataset(pairs):
     dm = DatasetDataModule(pairs, load="image", train_transform=flip, val_split=0.2, test_split=0.0)
     assert len(dm.train_dataset) == 16
-    assert all(picture[0, 0, 0] == 255 for picture, _ in dm.train_dataset)
-    assert all(picture[0, 0, 0] == 0 for picture, _ in dm.val_dataset)
+    assert all(image[0, 0, 0] == 255 for image, _ in dm.train_dataset)
+    assert all(image[0, 0, 0] == 0 for image, _ in dm.val_dataset)
     assert same(dm.val_dataset[0], dm.val_dataset[0])
 
 

@@ -40,19 +40,21 @@ def photos(tmp_path_factory):
     return root
 
 
-def pictures(photos, **options):
+def images(photos, **options):
     return ImageFolderDataModule(photos, image_size=16, num_workers=0, val_split=0.2, **options)
 
 
 def test_features_are_the_nets_outputs_in_the_splits_order_without_augmentation(photos, tmp_path):
-    data = pictures(photos, batch_size=4)
+    data = images(photos, batch_size=4)
     write_features(data, Means(), tmp_path / "x.features", batch_size=3)
     features = FeaturesDataModule(tmp_path / "x.features", batch_size=4)
-    plain = pictures(photos, train_transform=data.eval_transform)
+    plain = images(photos, train_transform=data.eval_transform)
     for split in ("train", "val"):
         dataset = getattr(plain, f"{split}_dataset")
-        finish = plain.finish
-        expected = [finish(torch.as_tensor(x)[None]).mean(dim=(2, 3))[0] * 2 for x, _ in dataset]
+        normalizer = plain.normalizer
+        expected = [
+            normalizer(torch.as_tensor(x)[None]).mean(dim=(2, 3))[0] * 2 for x, _ in dataset
+        ]
         found = getattr(features, f"{split}_dataset")
         assert torch.allclose(found.features, torch.stack(expected), atol=1e-6)
         assert found.targets.tolist() == [y for _, y in dataset]
@@ -62,7 +64,7 @@ def test_features_are_the_nets_outputs_in_the_splits_order_without_augmentation(
 
 
 def test_the_datamodule_is_left_as_it_was(photos, tmp_path):
-    data, untouched = pictures(photos, seed=3), pictures(photos, seed=3)
+    data, untouched = images(photos, seed=3), images(photos, seed=3)
     write_features(data, Means(), tmp_path / "x.features")
     pairs = zip(data.batches("train"), untouched.batches("train"), strict=True)
     assert all(torch.equal(a.inputs, b.inputs) for a, b in pairs)
@@ -70,7 +72,7 @@ def test_the_datamodule_is_left_as_it_was(photos, tmp_path):
 
 
 def test_a_batch_is_rows_and_their_targets(photos, tmp_path):
-    write_features(pictures(photos), Means(), tmp_path / "x.features")
+    write_features(images(photos), Means(), tmp_path / "x.features")
     features = FeaturesDataModule(tmp_path / "x.features", batch_size=5, seed=0)
     batches = list(features.batches("train"))
     assert batches[0].inputs.shape == (5, 3)
@@ -82,12 +84,12 @@ def test_a_batch_is_rows_and_their_targets(photos, tmp_path):
 
 
 def test_features_of_other_data_transform_or_weights_are_refused(photos, tmp_path):
-    data = pictures(photos)
+    data = images(photos)
     keys = write_features(data, Means(), tmp_path / "x.features")
     FeaturesDataModule(tmp_path / "x.features", expected=keys._asdict()).setup()
     others = {
-        "data": feature_keys(pictures(photos, split_seed=1), Means()).data,
-        "transform": feature_keys(pictures(photos, mean=[0.1, 0.2, 0.3]), Means()).transform,
+        "data": feature_keys(images(photos, split_seed=1), Means()).data,
+        "transform": feature_keys(images(photos, mean=[0.1, 0.2, 0.3]), Means()).transform,
         "weights": feature_keys(data, Means(3.0)).weights,
     }
     for name, other in others.items():
@@ -99,7 +101,7 @@ def test_features_of_other_data_transform_or_weights_are_refused(photos, tmp_pat
 
 
 def test_features_that_hold_are_kept_and_others_replaced(photos, tmp_path):
-    out, data = tmp_path / "x.features", pictures(photos)
+    out, data = tmp_path / "x.features", images(photos)
     write_features(data, Means(), out)
     before = (out / "features.json").stat().st_mtime_ns
     write_features(data, Means(), out)
@@ -113,7 +115,7 @@ def test_features_that_hold_are_kept_and_others_replaced(photos, tmp_path):
 @pytest.mark.parametrize("name", ["train-features.npy", "val-targets.npy", "features.json"])
 def test_damaged_features_are_refused(photos, tmp_path, name):
     out = tmp_path / "x.features"
-    write_features(pictures(photos), Means(), out)
+    write_features(images(photos), Means(), out)
     content = (out / name).read_bytes()
     (out / name).write_bytes(content[:-4])
     with pytest.raises(ValueError, match="damaged"):
@@ -127,7 +129,7 @@ def test_damaged_features_are_refused(photos, tmp_path, name):
 
 def test_other_versions_other_folders_and_absent_features_are_told_apart(photos, tmp_path):
     out = tmp_path / "x.features"
-    write_features(pictures(photos), Means(), out)
+    write_features(images(photos), Means(), out)
     manifest = json.loads((out / "features.json").read_text())
     (out / "features.json").write_text(json.dumps({**manifest, "version": 9}))
     with pytest.raises(ValueError, match="version 9"):
@@ -135,7 +137,7 @@ def test_other_versions_other_folders_and_absent_features_are_told_apart(photos,
     with pytest.raises(FileNotFoundError, match="precompute_features"):
         FeaturesDataModule(tmp_path / "none").setup()
     with pytest.raises(FileExistsError, match="no features"):
-        write_features(pictures(photos), Means(), photos)
+        write_features(images(photos), Means(), photos)
     with pytest.raises(ValueError, match="keep the splits"):
         FeaturesDataModule(out, val_split=0.2)
     with pytest.raises(ValueError, match="limit was given, but features keep the splits"):
@@ -149,11 +151,11 @@ def test_other_versions_other_folders_and_absent_features_are_told_apart(photos,
 @pytest.mark.parametrize(
     ("net", "said"),
     [(nn.Identity(), r"gives \(N, F\)"), (Means(float("nan")), "not finite")],
-    ids=["pictures", "nan"],
+    ids=["images", "nan"],
 )
 def test_outputs_that_are_no_features_are_refused(photos, tmp_path, net, said):
     with pytest.raises(ValueError, match=said):
-        write_features(pictures(photos), net, tmp_path / "x.features")
+        write_features(images(photos), net, tmp_path / "x.features")
     assert not (tmp_path / "x.features").exists()
 
 
@@ -167,7 +169,7 @@ def test_a_backbone_is_a_net_without_its_last_layer():
         without_head(nn.Identity(), 3)
 
 
-def test_pictures_in_memory_lose_their_shift_and_flip(tmp_path):
+def test_images_in_memory_lose_their_shift_and_flip(tmp_path):
     data = digits(batch_size=64)
     one = write_features(data, nn.Flatten(), tmp_path / "a.features")
     two = write_features(digits(batch_size=64), nn.Flatten(), tmp_path / "b.features")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from contract import check_datamodule, same
-from picture_files import HUES, Net, class_folders, noise, quiet_trainer, solid
+from image_files import HUES, Net, class_folders, noise, quiet_trainer, solid
 from PIL import Image
 from torchmetrics.classification import MulticlassAccuracy
 from torchvision import transforms as v1
@@ -28,7 +28,7 @@ PLAIN = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 
 
 def small(root, **options):
-    """Pictures of 8 x 8, everything in the main process."""
+    """Images of 8 x 8, everything in the main process."""
     return ImageFolderDataModule(root, **{"image_size": 8, "num_workers": 0, **options})
 
 
@@ -42,7 +42,7 @@ def names(dataset):
 
 @pytest.fixture(scope="module")
 def twelve(tmp_path_factory):
-    """Three classes of twelve pictures."""
+    """Three classes of twelve images."""
     return class_folders(tmp_path_factory.mktemp("twelve"), {"a": 12, "b": 12, "c": 12})
 
 
@@ -96,7 +96,7 @@ def test_eight_cores_pass_the_contract_and_no_advice_escapes(twelve, tmp_path, m
 
 
 class ByColour(Net):
-    """Answers with the class whose train pictures have the nearest mean colour."""
+    """Answers with the class whose train images have the nearest mean colour."""
 
     def learn(self, dm):
         sums = torch.zeros(dm.num_classes, 3)
@@ -112,7 +112,7 @@ class ByColour(Net):
 
 
 @pytest.mark.parametrize("folder", ["empty", "absent"])
-def test_h01_a_class_without_validation_pictures_moves_no_label(tmp_path, folder):
+def test_h01_a_class_without_validation_images_moves_no_label(tmp_path, folder):
     for name, colour in HUES.items():
         for i in range(3):
             solid(tmp_path / "train" / name / f"{name}_{i}.png", colour)
@@ -450,7 +450,7 @@ def test_a_share_of_a_part_that_exists_is_refused(tmp_path):
     assert len(small(tmp_path, val_split=0).val_dataset) == 3
 
 
-def test_unlabelled_test_pictures_are_for_predicting(tmp_path):
+def test_unlabelled_test_images_are_for_predicting(tmp_path):
     class_folders(tmp_path / "train", {"a": 10, "b": 10})
     class_folders(tmp_path / "val", {"a": 2, "b": 2})
     noise(tmp_path / "test" / "1.png", 0)
@@ -567,7 +567,7 @@ def test_an_unknown_class_is_an_error_or_dropped(tmp_path):
 
 
 @pytest.mark.parametrize("counts", [{"only": 20}, {"a": 1, "b": 1, "c": 1}])
-def test_one_class_or_one_picture_each(tmp_path, counts):
+def test_one_class_or_one_image_each(tmp_path, counts):
     root = class_folders(tmp_path / "data", counts)
     dm = small(root, val_split=2)
     if len(counts) > 1:
@@ -578,7 +578,7 @@ def test_one_class_or_one_picture_each(tmp_path, counts):
     quiet_trainer(tmp_path).fit(Net(), dm)
 
 
-def test_two_thousand_classes_of_one_picture(tmp_path):
+def test_two_thousand_classes_of_one_image(tmp_path):
     source = noise(tmp_path / "x.png", 0)
     for i in range(2000):
         (tmp_path / "data" / f"c{i}").mkdir(parents=True)
@@ -620,7 +620,7 @@ def test_strange_names_are_carried_through(tmp_path):
     assert loaded.classes == dm.classes
 
 
-# --- pictures and transforms -----------------------------------------------------------------
+# --- images and transforms -----------------------------------------------------------------
 
 
 def test_batches_are_normalised_float32(twelve):
@@ -707,7 +707,7 @@ def test_two_views_are_both_finished(twelve):
     assert [view.shape for view in dm.preview("predict")] == [(32, 3, 4, 4)] * 2
 
 
-def test_pictures_of_several_sizes_say_what_to_do(tmp_path):
+def test_images_of_several_sizes_say_what_to_do(tmp_path):
     noise(tmp_path / "a" / "1.png", 0, size=(8, 8))
     noise(tmp_path / "a" / "2.png", 0, size=(9, 8))
     dm = small(tmp_path, val_split=0, test_split=0, train_transform=v2.Identity())
@@ -754,7 +754,7 @@ def test_impossible_options_are_refused_when_built(options, message):
 def test_more_samples_asked_for_than_there_are(twelve):
     with pytest.raises(ValueError, match=r"val and test ask for 30 \+ 10 samples, there are 36"):
         small(twelve, val_split=30, test_split=10).setup()
-    with pytest.raises(ValueError, match="val and test take all the pictures; lower val_split"):
+    with pytest.raises(ValueError, match="val and test take all the images; lower val_split"):
         small(twelve, val_split=0.5, test_split=0.5).setup()
 
 
@@ -769,7 +769,7 @@ def test_wrong_roots_say_what_was_found(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="must hold one folder for each class; it is empty"):
         small(tmp_path / "empty").setup()
-    with pytest.raises(ValueError, match="pass root=, the folder of the pictures"):
+    with pytest.raises(ValueError, match="pass root=, the folder of the images"):
         small(None).setup()
     with pytest.raises(NotADirectoryError, match=r"0.png' is a file"):
         small(tmp_path / "photos" / "a" / "0.png").setup()
@@ -777,14 +777,14 @@ def test_wrong_roots_say_what_was_found(tmp_path):
         small(os.fsencode(tmp_path)).setup()
 
 
-def test_a_val_folder_without_pictures_is_not_passed_over(tmp_path):
+def test_a_val_folder_without_images_is_not_passed_over(tmp_path):
     class_folders(tmp_path / "train", {"a": 5})
     class_folders(tmp_path / "val", {"a": 0})
-    with pytest.raises(ValueError, match=r"class folders of .*val hold no pictures"):
+    with pytest.raises(ValueError, match=r"class folders of .*val hold no images"):
         small(tmp_path).setup()
 
 
-def test_a_damaged_picture_is_named(tmp_path):
+def test_a_damaged_image_is_named(tmp_path):
     class_folders(tmp_path, {"a": 3})
     (tmp_path / "a" / "bad.png").write_text("<html>")
     dm = small(tmp_path, val_split=0, test_split=0)
@@ -819,7 +819,7 @@ def test_a_checkpoint_loads_with_weights_only_and_predicts_alone(trained, tmp_pa
         dm.setup("test")
 
 
-def test_new_test_pictures_are_measured_under_the_old_class_list(trained, tmp_path):
+def test_new_test_images_are_measured_under_the_old_class_list(trained, tmp_path):
     class_folders(tmp_path / "new" / "test", {"a": 2, "c": 1})
     dm = ImageFolderDataModule.load_from_checkpoint(trained, root=str(tmp_path / "new"))
     assert labels(dm.test_dataset) == [1, 1, 0]
@@ -862,7 +862,7 @@ def test_what_is_predicted_may_be_replaced(twelve, tmp_path):
         np.zeros((9, 9, 3), np.uint8),
         torch.zeros(3, 4, 4, dtype=torch.uint8),
     ]
-    assert dm.predict_keys == ["picture 0", "picture 1", "picture 2"]
+    assert dm.predict_keys == ["image 0", "image 1", "image 2"]
     assert dm.preview("predict").shape == (3, 3, 8, 8)
     dm.predict_path = None
     with pytest.raises(ValueError, match="pass predict_path="):

@@ -134,17 +134,17 @@ def test_regression_has_one_target_or_several(people):
     assert (dm.preview().target.shape, dm.preview().target.dtype) == ((5,), torch.float32)
     assert (dm.task, dm.num_targets, dm.target_scale) == ("regression", 1, None)
     assert len(dm.train_dataset[0][1].shape) == 0
-    several = TabularDataModule(
+    multilabel = TabularDataModule(
         people, ["pay", "x"], drop=["id"], batch_size=5, target_scaling=True
     )
-    batches = list(several.train_dataloader())
+    batches = list(multilabel.train_dataloader())
     target = torch.cat([b.target for b in batches])
     assert target.shape == (48, 2)
-    assert several.num_targets == 2
+    assert multilabel.num_targets == 2
     torch.testing.assert_close(target.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(target.std(0, correction=0), torch.ones(2))
-    scale = several.target_scale
-    assert scale["mean"][0] == pytest.approx(float(np.mean([i / 4 for i in rows_of(several)])))
+    scale = multilabel.target_scale
+    assert scale["mean"][0] == pytest.approx(float(np.mean([i / 4 for i in rows_of(multilabel)])))
 
 
 def rows_of(dm, split="train"):

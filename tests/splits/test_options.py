@@ -146,7 +146,7 @@ def folder(tmp_path: Path, *, given=False) -> Path:
     return tmp_path / "photos"
 
 
-def test_pictures_by_group_in_the_path_and_by_index_file(tmp_path):
+def test_images_by_group_in_the_path_and_by_index_file(tmp_path):
     root = folder(tmp_path)
     dm = ImageFolderDataModule(
         root, image_size=8, val_split=0.2, test_split=0.2, split_options={"group": r"(p\d+)_"}

@@ -1,6 +1,6 @@
-"""Image file to 8-bit picture: modes, depths, orientation, transparency; damaged files refused.
+"""Image file to 8-bit image: modes, depths, orientation, transparency; damaged files refused.
 
-One picture has one right answer here, or none: nothing is clipped, filled in or guessed in silence.
+One image has one right answer here, or none: nothing is clipped, filled in or guessed in silence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Source = str | os.PathLike[str] | bytes | Image.Image | np.ndarray[Any, Any]
-"""A path, a file's content, an opened or made picture, or pixels (H, W) or (H, W, C)."""
+"""A path, a file's content, an opened or made image, or pixels (H, W) or (H, W, C)."""
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -67,9 +67,9 @@ def decode_image(
     name: str | None = None,
     least_side: int | None = None,
 ) -> Image.Image:
-    r"""Decode one picture to 8 bits a channel.
+    r"""Decode one image to 8 bits a channel.
 
-    The first frame of an animation, the first page of a TIFF, the largest picture of an icon. The
+    The first frame of an animation, the first page of a TIFF, the largest image of an icon. The
     format is told by the content. Orientation is applied. Rules for what 8 bits cannot hold:
 
     - 16-bit grey is divided by 257 and rounded (65535 is 255), 12-bit grey by 16.06; 16-bit colours
@@ -81,21 +81,21 @@ def decode_image(
       lookup table only, such as XYB JPEG), are converted to sRGB.
 
     Args:
-        source: A path (links are followed), a file's content, a PIL picture (its current frame), or
+        source: A path (links are followed), a file's content, a PIL image (its current frame), or
             pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
-        mode: ``"RGB"``, or ``"L"``: the grey of the RGB picture (ITU-R 601).
+        mode: ``"RGB"``, or ``"L"``: the grey of the RGB image (ITU-R 601).
         background: Red, green, blue, each 0 to 255.
-        max_pixels: Larger pictures are refused before memory is taken; None is no limit.
+        max_pixels: Larger images are refused before memory is taken; None is no limit.
         max_bytes: Larger files are refused before they are read; None is no limit.
         name: Stands in errors in place of the path; give one for content and pixels.
         least_side: Decode a JPEG at a half, a quarter or an eighth of its size, while both sides
             keep so many pixels; None: at its full size. Not the pixels that resizing would give.
 
     Returns:
-        A new picture of exactly ``mode`` with an empty ``info``.
+        A new image of exactly ``mode`` with an empty ``info``.
 
     Raises:
-        ImageError: If the file is damaged, cut off, too big, no picture or no regular file, or has
+        ImageError: If the file is damaged, cut off, too big, no image or no regular file, or has
             pixels that the rules above refuse.
         OSError: The system's own (FileNotFoundError, PermissionError), with the path.
         ValueError: If ``mode`` or ``background`` is not one of the above.
@@ -118,25 +118,25 @@ def decode_image(
                 image.draft(None, (least_side, least_side))
             load_whole(image)
             turn = _TURNS.get(orientation(image))
-            picture = to_mode(to_8_bits(image, name), mode, background, name)
+            result = to_mode(to_8_bits(image, name), mode, background, name)
         except (ImageError, MemoryError):
             raise
         except Exception as error:
-            raise damage(name, f"{image.format or 'picture'} data", error) from error
+            raise damage(name, f"{image.format or 'image'} data", error) from error
         if turn is not None:
-            picture = picture.transpose(turn)
-        elif picture is source:
-            picture = picture.copy()
-        elif picture is image:  # out of its reader's class without a copy: 3 % of a JPEG's time
-            picture = image._new(image.im)
-    picture.info = {}  # the orientation in it has been applied: nobody is to apply it again
-    return picture
+            result = result.transpose(turn)
+        elif result is source:
+            result = result.copy()
+        elif result is image:  # out of its reader's class without a copy: 3 % of a JPEG's time
+            result = image._new(image.im)
+    result.info = {}  # the orientation in it has been applied: nobody is to apply it again
+    return result
 
 
 def decode_pixels(
     source: Source, *, mode: Literal["RGB", "L"] = "RGB", name: str | None = None
 ) -> Pixels:
-    """Pixels of the picture that :func:`decode_image` would give; plain JPEGs take a short cut.
+    """Pixels of the image that :func:`decode_image` would give; plain JPEGs take a short cut.
 
     Args:
         source: As in :func:`decode_image`.
@@ -196,7 +196,7 @@ def image_size(
     max_bytes: int | None = MAX_BYTES,
     name: str | None = None,
 ) -> tuple[int, int]:
-    """Size of the picture that ``decode_image`` would give, from the header alone.
+    """Size of the image that ``decode_image`` would give, from the header alone.
 
     Args:
         source: As in :func:`decode_image`.
@@ -208,7 +208,7 @@ def image_size(
         Height and width in pixels, after orientation. That the pixels can be decoded is not said.
 
     Raises:
-        ImageError: If the header is damaged, the file too big, no picture or no regular file.
+        ImageError: If the header is damaged, the file too big, no image or no regular file.
         OSError: The system's own (FileNotFoundError, PermissionError), with the path.
     """
     if isinstance(source, np.ndarray):
@@ -232,7 +232,7 @@ def image_size(
 def _open(
     source: Any, name: str | None, max_pixels: int | None, max_bytes: int | None
 ) -> tuple[Image.Image, str]:
-    """The picture, opened and measured but not decoded, and what errors call it."""
+    """The image, opened and measured but not decoded, and what errors call it."""
     if isinstance(source, Image.Image):
         name = name or str(getattr(source, "filename", "")) or "PIL image"
         check_size(name, *source.size, max_pixels)

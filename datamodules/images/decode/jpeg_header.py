@@ -15,7 +15,7 @@ class JpegHeader(NamedTuple):
     """Header of a plain JPEG.
 
     Attributes:
-        height: Of the picture as stored, in pixels.
+        height: Of the image as stored, in pixels.
         width: As ``height``.
         channels: 1 (grey) or 3 (YCbCr).
         orientation: EXIF's, 1 to 8.
@@ -30,7 +30,7 @@ class JpegHeader(NamedTuple):
 def plain_header(content: bytes) -> JpegHeader | None:
     """Header of a JPEG that every decoder built on libjpeg-turbo reads alike.
 
-    Plain is: 8 bits, grey or YCbCr, Huffman-coded, ended by its end marker, with no second picture,
+    Plain is: 8 bits, grey or YCbCr, Huffman-coded, ended by its end marker, with no second image,
     no colour table and no notes that could hold an orientation other than in EXIF.
 
     Args:
@@ -86,7 +86,7 @@ def _known(kind: int, body: bytes) -> bool:
     """Whether a block leaves the pixels' meaning alone."""
     if kind in (0xC4, 0xDB, 0xDD, 0xFE, 0xE0, 0xED):  # tables, comments, JFIF, IPTC
         return True
-    if kind == 0xE2:  # a colour table, or the list of a second picture
+    if kind == 0xE2:  # a colour table, or the list of a second image
         return body.startswith(b"ICC_PROFILE\0") and b"A2B0" not in body
     if kind == _ADOBE and body.startswith(b"Adobe"):
         return len(body) >= 12 and body[11] == 1  # YCbCr

@@ -89,7 +89,7 @@ def open_file(path: str, name: str, max_bytes: int | None) -> io.FileIO:
 
 
 class _Jpeg(JpegImagePlugin.JpegImageFile):
-    """The (first) picture of a JPEG or MPO file.
+    """The (first) image of a JPEG or MPO file.
 
     Stock code reads the EXIF block on opening to find the dots per inch, which costs more than all
     the rest of the header and lets a broken block warn. Without this override all still works.
@@ -100,7 +100,7 @@ class _Jpeg(JpegImagePlugin.JpegImageFile):
 
 
 def open_image(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFile.ImageFile:
-    """Open a picture by its content, without decoding it (an icon is decoded).
+    """Open an image by its content, without decoding it (an icon is decoded).
 
     Args:
         stream: Seekable, at its beginning.
@@ -108,7 +108,7 @@ def open_image(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFil
         max_pixels: Held against the header before memory for pixels is taken.
 
     Raises:
-        ImageError: If it is no picture of a known format, has a damaged header, or is too big.
+        ImageError: If it is no image of a known format, has a damaged header, or is too big.
     """
     head = stream.read(16)
     kind, factory = ("JPEG", _Jpeg) if head.startswith(_JPEG) else _recognise(head, stream, name)
@@ -176,7 +176,7 @@ def _what_it_is(head: bytes) -> str:
         return "an SVG drawing has no pixels"
     text = head.decode("utf-8", "replace").removesuffix("\ufffd")  # its last letter may be cut
     if "\ufffd" not in text and not re.search(r"[\0-\x08\x0e-\x1f]", text):
-        return f"it holds text, not a picture (begins {text[:24]!r})"
+        return f"it holds text, not an image (begins {text[:24]!r})"
     return f"no image format read here begins with the bytes {head[:8].hex(' ')}"
 
 
@@ -189,7 +189,7 @@ def _declared_size(kind: str, head: bytes) -> tuple[int, int]:
             bits = _little(head[21:25])
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         return _little(head[26:28]) & 0x3FFF, _little(head[28:30]) & 0x3FFF
-    if kind == "AVIF":  # one file holds several pictures: tiles, alpha, thumbnails
+    if kind == "AVIF":  # one file holds several images: tiles, alpha, thumbnails
         ends = [found.end() + 4 for found in re.finditer(b"ispe", head[:-12])]
         sizes = [struct.unpack_from(">II", head, end) for end in ends]
         width, height = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
@@ -206,7 +206,7 @@ def _little(raw: bytes) -> int:
 
 
 def _avif(stream: IO[bytes], filename: str) -> ImageFile.ImageFile:
-    """An AVIF picture, if need be without its EXIF block: a broken one stops the stock reader."""
+    """An AVIF image, if need be without its EXIF block: a broken one stops the stock reader."""
     stock = Image.OPEN["AVIF"][0]
     try:
         return stock(stream, filename)
@@ -220,7 +220,7 @@ def _avif(stream: IO[bytes], filename: str) -> ImageFile.ImageFile:
 
 
 def _largest_icon(data: bytes, name: str, max_pixels: int | None) -> tuple[IO[bytes], _Factory]:
-    """The largest picture of an icon as a file of its own: the directory may state another size."""
+    """The largest image of an icon as a file of its own: the directory may state another size."""
     try:
         count = struct.unpack_from("<H", data, 4)[0]
         entries = [struct.unpack_from("<BBBBHHII", data, 6 + 16 * i) for i in range(count)]
@@ -243,7 +243,7 @@ def orientation(image: Image.Image) -> int:
     """The EXIF orientation, 1 to 8; 1 where there is none or it cannot be read.
 
     Looks where ``PIL.ImageOps.exif_transpose`` looks (EXIF, a PNG's text profile, XMP), but never
-    fails, warns or decodes. TIFF pictures are turned by Pillow as they are read.
+    fails, warns or decodes. TIFF images are turned by Pillow as they are read.
     """
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         return 1
@@ -258,7 +258,7 @@ def orientation(image: Image.Image) -> int:
             text = xmp.decode("latin-1") if isinstance(xmp, bytes) else xmp
             match = re.search(r'tiff:Orientation(?:="|>)([0-9])', text)
             found = int(match[1]) if match else None
-    except Exception:  # a broken block of notes takes nothing from the picture
+    except Exception:  # a broken block of notes takes nothing from the image
         return 1
     return found if found is not None and 1 <= found <= 8 else 1
 

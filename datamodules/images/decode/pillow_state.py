@@ -71,7 +71,7 @@ def load_whole(image: Image.Image) -> None:
     """Decode all pixels, or raise what Pillow raises.
 
     To be called before anything else that decodes (a PNG's ``getexif`` does): Pillow marks a
-    picture as loaded before it has seen the end, so that a second try is silent.
+    image as loaded before it has seen the end, so that a second try is silent.
     """
     if (
         not ImageFile.LOAD_TRUNCATED_IMAGES

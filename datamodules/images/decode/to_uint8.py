@@ -12,7 +12,7 @@ from .open_image import check_size, damage, refusal
 
 
 def from_pixels(pixels: np.ndarray[Any, Any], name: str, max_pixels: int | None) -> Image.Image:
-    """A picture of 8 bits a channel of an array.
+    """An image of 8 bits a channel of an array.
 
     Args:
         pixels: (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
@@ -51,7 +51,7 @@ def _float_to_8_bits(values: np.ndarray[Any, Any], name: str) -> np.ndarray[Any,
     low, high = values.min(), values.max()
     if not (low >= 0 and high <= 1):  # NaN fails, too
         problem = f"float pixels must lie in [0, 1], found {low:.6g} to {high:.6g}"
-        raise refusal(name, problem, "scale them, or save the picture as 8 or 16 bits")
+        raise refusal(name, problem, "scale them, or save the image as 8 or 16 bits")
     return (values * 255 + 0.5).astype(np.uint8)
 
 
@@ -70,7 +70,7 @@ def to_8_bits(image: Image.Image, name: str) -> Image.Image:
     elif image.mode == "I":
         low, high = image.getextrema()
         problem = f"32-bit or signed pixels from {low} to {high} have no scale"
-        raise refusal(name, problem, "save the picture as 8 or 16 bits")
+        raise refusal(name, problem, "save the image as 8 or 16 bits")
     else:
         return image
     return Image.eval(grey, lambda level: 255 - level) if inverted else grey
@@ -82,7 +82,7 @@ def _check_tiff(image: Image.Image, name: str) -> tuple[int, bool]:
         return 65535, False
     tags = image.tag_v2
     if image.mode == "L" and 2 in tags.get(TiffImagePlugin.SAMPLEFORMAT, ()):
-        raise refusal(name, "signed 8-bit pixels have no scale", "save the picture as unsigned")
+        raise refusal(name, "signed 8-bit pixels have no scale", "save the image as unsigned")
     top = 4095 if tags.get(TiffImagePlugin.BITSPERSAMPLE) == (12,) else 65535
     return top, tags.get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == 0
 
@@ -90,10 +90,10 @@ def _check_tiff(image: Image.Image, name: str) -> tuple[int, bool]:
 def to_mode(
     image: Image.Image, mode: str, background: tuple[int, int, int], name: str
 ) -> Image.Image:
-    """Bring a picture of 8 bits a channel to ``"RGB"`` or ``"L"``.
+    """Bring an image of 8 bits a channel to ``"RGB"`` or ``"L"``.
 
     Args:
-        image: The picture, with its ``info``.
+        image: The image, with its ``info``.
         mode: ``"RGB"`` or ``"L"``.
         background: What shows through transparency.
         name: For the errors.

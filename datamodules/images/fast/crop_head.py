@@ -1,7 +1,7 @@
 """Crop first, then decode: a Compose's head is drawn before any pixel is made.
 
 Of ``RandomResizedCrop``, flips and so on only the numbers are drawn, as torchvision's own methods
-draw them and in the Compose's order. What they name is read out of the picture and resized in 8
+draw them and in the Compose's order. What they name is read out of the image and resized in 8
 bits; the steps that follow get what they would have had. Steps are known by their exact type: a
 subclass, an unknown interpolation or a foreign first step is no head, and the Compose is called as
 it is.
@@ -26,7 +26,7 @@ from datamodules.seeding.thread_rng import generator_in_use, without_modes
 
 from .crop_params import SeededCrop, box_of, resized_crop_box
 
-Form = Literal["picture", "image", "tensor"]  # PIL, tv_tensors.Image, plain tensor
+Form = Literal["pil", "image", "tensor"]  # PIL, tv_tensors.Image, plain tensor
 
 CHAINS = (v1.Compose, v2.Compose, torch.nn.Sequential)
 RESIZED_CROPS = (v1.RandomResizedCrop, v2.RandomResizedCrop)
@@ -48,7 +48,7 @@ class Window(NamedTuple):
     """What the head made of its draws.
 
     Attributes:
-        box: Top, left, height, width in the picture.
+        box: Top, left, height, width in the image.
         size: Height and width that the box is resized to.
         crop: Top, left, height, width in the resized box; None: all of it.
         flips: Dimensions of (C, H, W) that are turned round.
@@ -74,18 +74,18 @@ class Head:
         self.resize, self.crop, self.flips, self.form = resize, crop, list(flips), form
         self.seeded = SeededCrop(resize, flips) if type(resize) in RESIZED_CROPS else None
 
-    def __call__(self, picture: Boxes, seed: int | None = None) -> Tensor:
+    def __call__(self, image: Boxes, seed: int | None = None) -> Tensor:
         """Draw, read what was drawn, resize.
 
         Args:
-            picture: The picture.
+            image: The image.
             seed: As in :meth:`draw`.
 
         Returns:
             (C, H, W) uint8 in memory of its own, channels last.
         """
-        window = self.draw(picture.height, picture.width, seed)
-        pixels = picture.box(*window.box)
+        window = self.draw(image.height, image.width, seed)
+        pixels = image.box(*window.box)
         with without_modes():
             view = _resized(pixels, window.size, SMOOTH[self._interpolation()])
             if window.crop is not None:
@@ -93,16 +93,16 @@ class Head:
             return view.flip(window.flips) if window.flips else view
 
     def draw(self, height: int, width: int, seed: int | None = None) -> Window:
-        """All of the head's random numbers for a picture of H x W pixels, in the Compose's order.
+        """All of the head's random numbers for an image of H x W pixels, in the Compose's order.
 
         Args:
-            height: Of the picture.
-            width: Of the picture.
+            height: Of the image.
+            width: Of the image.
             seed: What the random generators are to be seeded by, where they are not yet; they may
                 be left as they are.
 
         Raises:
-            ValueError: If a random crop is larger than the picture, as torchvision refuses it.
+            ValueError: If a random crop is larger than the image, as torchvision refuses it.
         """
         if seed is not None:
             if self.seeded and (found := self.seeded.draw(height, width, seed)) is not None:
@@ -147,7 +147,7 @@ class Head:
         return "bilinear" if self.resize is None else self.resize.interpolation
 
     def _crop_box(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """May leave the picture where a centre crop is larger, and zeros go round it."""
+        """May leave the image where a centre crop is larger, and zeros go round it."""
         step = self.crop
         high, wide = step.size[0], step.size[-1]
         if type(step) in (v1.CenterCrop, v2.CenterCrop):
@@ -170,14 +170,14 @@ class CropFirst:
     def __init__(self, head: Head, rest: Sequence[Callable[[Any], Any]]) -> None:
         self.head, self.rest = head, list(rest)
 
-    def __call__(self, picture: Boxes) -> Any:
-        """What the Compose makes of the picture."""
-        return self.follow(self.head(picture))
+    def __call__(self, image: Boxes) -> Any:
+        """What the Compose makes of the image."""
+        return self.follow(self.head(image))
 
     def follow(self, pixels: Tensor) -> Any:
         """Call the steps behind the head with what they would have been given."""
         view: Any = pixels
-        if self.head.form == "picture":
+        if self.head.form == "pil":
             array = pixels.permute(1, 2, 0).contiguous().numpy()
             view = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
         elif self.head.form == "image":
@@ -191,7 +191,7 @@ def crop_first(steps: Sequence[Any]) -> CropFirst | None:
     """Part a chain of steps in head and rest.
 
     Args:
-        steps: The first is called with a PIL picture.
+        steps: The first is called with a PIL image.
 
     Returns:
         None where the first steps are not known by their exact type.
@@ -203,7 +203,7 @@ def crop_first(steps: Sequence[Any]) -> CropFirst | None:
         >>> crop_first([v2.RandomRotation(10)]) is None
         True
     """
-    at, form = _skip(steps, 0, "picture")
+    at, form = _skip(steps, 0, "pil")
     resize = crop = None
     if at < len(steps) and type(steps[at]) in (*RESIZED_CROPS, *RESIZES) and _is_plain(steps[at]):
         resize = steps[at]
@@ -234,8 +234,8 @@ def form_after(step: Any, form: Form) -> Form | None:
     kind = type(step)
     if kind is v2.ToImage:
         return "image"
-    if kind is v2.PILToTensor or (kind is v1.PILToTensor and form == "picture"):
-        return "tensor" if form == "picture" else form
+    if kind is v2.PILToTensor or (kind is v1.PILToTensor and form == "pil"):
+        return "tensor" if form == "pil" else form
     if kind is v2.ToPureTensor:
         return "tensor" if form == "image" else form
     if kind is v2.Identity or (kind is v2.ToDtype and step.dtype == torch.uint8):
@@ -293,7 +293,7 @@ def _resized(pixels: Pixels, size: tuple[int, int], mode: str) -> Tensor:
     # a mapped file is not writable, which torch demands; it would copy a part of rows anyway
     dense = np.ascontiguousarray(pixels) if pixels.flags.writeable else pixels.copy()
     high, wide, channels = dense.shape
-    # The strides of one picture do not say what comes last in memory; told by a batch's stride,
+    # The strides of one image do not say what comes last in memory; told by a batch's stride,
     # torch saves 65 us of 235 that parting its answer in planes takes (pytorch#68430).
     strides = (dense.size, 1, wide * channels, channels)
     view = torch.from_numpy(dense).as_strided((1, channels, high, wide), strides)

@@ -33,7 +33,7 @@ def resized_crop_box(step: Any, height: int, width: int) -> Box:
 
     Args:
         step: The transform.
-        height: Of the picture, in pixels.
+        height: Of the image, in pixels.
         width: As ``height``.
     """
     scale, ratio = _limits(step)
@@ -64,7 +64,7 @@ class SeededCrop:
         """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
 
         Args:
-            height: Of the picture, in pixels.
+            height: Of the image, in pixels.
             width: As ``height``.
             seed: Below 2^32.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 from datamodules.images.regions import Boxes
 from datamodules.images.transforms import to_row
 
@@ -50,15 +50,15 @@ class FastTransform:
         """
         if _settings(self._whole) != self._parted:
             raise RuntimeError(
-                "the steps of the transform were changed after its pictures were first asked for; "
+                "the steps of the transform were changed after its images were first asked for; "
                 "assign it anew, dm.train_transform = transform (or eval_transform), or pass "
                 "crop_first=False"
             )
 
     @property
-    def finish(self) -> Finish | None:
+    def normalizer(self) -> Normalizer | None:
         """What does the lifted end to a batch."""
-        return None if self.end is None else self.end.finish
+        return None if self.end is None else self.end.normalizer
 
     @property
     def takes_seeds(self) -> bool:
@@ -71,24 +71,24 @@ class FastTransform:
         first = self.crop_first
         return self.is_proved and first is not None and not first.rest and first.head.draws_alone
 
-    def of_boxes(self, picture: Boxes, seed: int | None = None) -> Any:
-        """Row of a picture that is read by boxes; needs ``crop_first``.
+    def of_boxes(self, image: Boxes, seed: int | None = None) -> Any:
+        """Row of an image that is read by boxes; needs ``crop_first``.
 
         Args:
-            picture: The picture.
+            image: The image.
             seed: What the random generators are to be seeded by, where they are not yet; needs
                 ``takes_seeds``.
         """
         assert self.crop_first is not None
-        pixels = self.crop_first.head(picture, seed)
+        pixels = self.crop_first.head(image, seed)
         if self.crop_first.rest or (self.end is not None and not self.end.fits(pixels)):
             return self._row(self.crop_first.follow(pixels))
         self.is_proved = True
         return pixels
 
-    def of_picture(self, picture: Image.Image) -> Any:
-        """Row of a picture in memory."""
-        view: Any = picture
+    def of_image(self, image: Image.Image) -> Any:
+        """Row of an image in memory."""
+        view: Any = image
         for step in self.steps:
             view = step(view)
         return self._row(view)
@@ -103,13 +103,13 @@ class FastTransform:
 def fast_transform(transform: Any, channels: int) -> FastTransform | None:
     """The short ways of a transform, or None where it allows none.
 
-    The random numbers are the same and so are the bits, but for one: a picture that the plain way
+    The random numbers are the same and so are the bits, but for one: an image that the plain way
     resizes by Pillow is resized by torch, which rounds otherwise (less than 0.05 of
     255 on average).
 
     Args:
-        transform: What is to be called with a PIL picture.
-        channels: Of the pictures.
+        transform: What is to be called with a PIL image.
+        channels: Of the images.
     """
     parted = lifted(transform, channels)
     steps, end = parted if parted is not None else (list(flat(transform)), None)

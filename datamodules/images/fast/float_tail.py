@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.transforms import transforms as v1
 from torchvision.transforms import v2
 
-from datamodules.batches.normalize import Finish
+from datamodules.batches.normalize import Normalizer
 
 from .crop_head import flat, form_after
 
@@ -25,28 +25,28 @@ class Lifted:
     """Conversion to float and ``Normalize``, done by the finishing step to the same bits.
 
     Args:
-        steps: The user's own steps, for a sample that is no 8-bit picture of these channels.
-        finish: Does the same to uint8 batches.
+        steps: The user's own steps, for a sample that is no 8-bit image of these channels.
+        normalizer: Does the same to uint8 batches.
     """
 
-    def __init__(self, steps: Sequence[Any], finish: Finish) -> None:
-        self.steps, self.finish = list(steps), finish
+    def __init__(self, steps: Sequence[Any], normalizer: Normalizer) -> None:
+        self.steps, self.normalizer = list(steps), normalizer
         self.converts = any(type(step) in (*TO_TENSOR, *KEEP_BYTES) for step in self.steps)
 
     def takes(self, view: Any) -> bool:
         """Whether the finishing step can do it to what the steps before gave."""
         if isinstance(view, Image.Image):
-            return self.converts and view.mode == ("RGB" if len(self.finish.mean) == 3 else "L")
+            return self.converts and view.mode == ("RGB" if len(self.normalizer.mean) == 3 else "L")
         if not isinstance(view, Tensor) or type(self.steps[0]) in TO_TENSOR:  # it refuses tensors
             return False
         return self.fits(view)
 
     def fits(self, pixels: Tensor) -> bool:
-        """Whether the finishing step knows a tensor for a picture."""
+        """Whether the finishing step knows a tensor for an image."""
         return (
             pixels.dtype == torch.uint8
             and pixels.ndim == 3
-            and len(pixels) == len(self.finish.mean)
+            and len(pixels) == len(self.normalizer.mean)
         )
 
     def one_by_one(self, view: Any) -> Any:
@@ -60,8 +60,8 @@ def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
     """Part a transform in steps and a lifted end.
 
     Args:
-        transform: What is to be called with a PIL picture.
-        channels: Of the pictures, for a ``ToTensor`` without ``Normalize``.
+        transform: What is to be called with a PIL image.
+        channels: Of the images, for a ``ToTensor`` without ``Normalize``.
 
     Returns:
         The steps before the end, and the end; None where it does not end in a conversion of 8-bit
@@ -69,7 +69,7 @@ def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
 
     Example:
         >>> steps, end = lifted(v1.Compose([v1.CenterCrop(8), v1.ToTensor()]), 3)
-        >>> steps, end.finish.mean
+        >>> steps, end.normalizer.mean
         ([CenterCrop(size=(8, 8))], (0.0, 0.0, 0.0))
     """
     steps = list(flat(transform))
@@ -85,20 +85,20 @@ def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
         return None
     begin = end - 1
     # such as ToImage before ToDtype
-    while begin and form_after(steps[begin - 1], "picture") is not None:
+    while begin and form_after(steps[begin - 1], "pil") is not None:
         begin -= 1
     if type(steps[end - 1]) not in TO_TENSOR and not _gives_tensor(steps[: end - 1]):
-        return None  # a PIL picture would pass through the conversion as it is
-    finish = _finish(normalize, channels, scale)
-    return None if finish is None else (steps[:begin], Lifted(steps[begin:], finish))
+        return None  # a PIL image would pass through the conversion as it is
+    normalizer = _finish(normalize, channels, scale)
+    return None if normalizer is None else (steps[:begin], Lifted(steps[begin:], normalizer))
 
 
-def _finish(normalize: Any, channels: int, scale: Any) -> Finish | None:
+def _finish(normalize: Any, channels: int, scale: Any) -> Normalizer | None:
     if normalize is None:
-        return Finish([0.0] * channels, [1.0] * channels, scale=scale)
+        return Normalizer([0.0] * channels, [1.0] * channels, scale=scale)
     mean, std = normalize.mean, normalize.std
     try:
-        return Finish([float(v) for v in mean], [float(v) for v in std], scale=scale)
+        return Normalizer([float(v) for v in mean], [float(v) for v in std], scale=scale)
     except (TypeError, ValueError):  # for the user's step to refuse, or to broadcast
         return None
 
@@ -115,7 +115,7 @@ def _scale(step: Any) -> Any:
 
 
 def _gives_tensor(steps: Sequence[Any]) -> bool:
-    """Whether steps that begin with a PIL picture are sure to end with a tensor."""
+    """Whether steps that begin with a PIL image are sure to end with a tensor."""
     for step in reversed(steps):
         kind = type(step)
         if kind in KEEP_BYTES:

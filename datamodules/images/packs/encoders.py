@@ -1,4 +1,4 @@
-"""What becomes of one picture in a pack: slices, proved equal, or a smaller picture."""
+"""What becomes of one image in a pack: slices, proved equal, or a smaller image."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .jpegtran import jpegtran, recut
 
 
 class Options(NamedTuple):
-    """How pictures are packed.
+    """How images are packed.
 
     Attributes:
         kind: ``"slice"``, ``"resized-raw"`` or ``"resized-jpeg"``.
-        size: Short side of resized pictures, in pixels.
+        size: Short side of resized images, in pixels.
         quality: Of JPEGs that are written anew.
     """
 
@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
 
 class Form(NamedTuple):
-    """One packed picture.
+    """One packed image.
 
     Attributes:
         form: FILE, SLICES or PIXELS.
@@ -86,35 +86,35 @@ def _resized(content: bytes, name: str, options: Options, *, measure: bool) -> F
         whole = decode_image(content, name=name)
     except ImageError:
         return Form(FILE, content, "cannot be decoded")
-    picture = _smaller(whole, options.size)
+    image = _smaller(whole, options.size)
     if options.kind == "resized-raw":
-        form = Form(PIXELS, _raw(picture))
-    elif picture is whole and content[:2] == b"\xff\xd8":
+        form = Form(PIXELS, _raw(image))
+    elif image is whole and content[:2] == b"\xff\xd8":
         form = Form(FILE, content)  # small enough as it is: nothing is lost
     else:
         stream = io.BytesIO()
-        grey = _without_colour(np.asarray(picture))
-        written = picture.convert("L") if grey else picture
+        grey = _without_colour(np.asarray(image))
+        written = image.convert("L") if grey else image
         written.save(stream, "JPEG", quality=options.quality, subsampling=0)
         form = Form(FILE, stream.getvalue())
     if not measure:
         return form
-    packed = picture if form.form == PIXELS else decode_image(form.content, name=name)
+    packed = image if form.form == PIXELS else decode_image(form.content, name=name)
     return form._replace(change=_change(whole, packed))
 
 
-def _smaller(picture: Image.Image, size: int) -> Image.Image:
-    """The picture with a short side of ``size``, or itself where it is not larger."""
-    width, height = picture.size
+def _smaller(image: Image.Image, size: int) -> Image.Image:
+    """The image with a short side of ``size``, or itself where it is not larger."""
+    width, height = image.size
     short = min(width, height)
     if short <= size:
-        return picture
+        return image
     shape = (width * size // short, height * size // short)
-    return picture.resize(shape, Image.Resampling.BILINEAR)
+    return image.resize(shape, Image.Resampling.BILINEAR)
 
 
-def _raw(picture: Image.Image) -> bytes:
-    pixels = np.asarray(picture)
+def _raw(image: Image.Image) -> bytes:
+    pixels = np.asarray(image)
     if _without_colour(pixels):
         pixels = pixels[:, :, :1]
     return np.array(pixels.shape, "<u4").tobytes() + pixels.tobytes()
@@ -128,9 +128,9 @@ def _without_colour(pixels: npt.NDArray[np.uint8]) -> bool:
 def _change(whole: Image.Image, packed: Image.Image) -> float:
     """Mean difference, of 255, between a crop of a quarter of the area made from both."""
     views = []
-    for picture in (whole, packed):
-        width, height = picture.size
+    for image in (whole, packed):
+        width, height = image.size
         box = (width / 4, height / 4, width * 3 / 4, height * 3 / 4)
-        view = picture.resize((224, 224), Image.Resampling.BILINEAR, box=box)
+        view = image.resize((224, 224), Image.Resampling.BILINEAR, box=box)
         views.append(np.asarray(view, np.float32))
     return float(np.abs(views[0] - views[1]).mean())

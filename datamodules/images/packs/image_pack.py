@@ -1,11 +1,11 @@
-"""Packed pictures on disk: a few large files opened by memory map, refused when they do not hold.
+"""Packed images on disk: a few large files opened by memory map, refused when they do not hold.
 
 A pack is a folder::
 
     pack.json      kind, version, sizes of the shards, digest of the index, what became of the files
-    records.npy    (N,) RECORD: where each picture lies, and its file's size and time of change
+    records.npy    (N,) RECORD: where each image lies, and its file's size and time of change
     names.bin      N names relative to the packed folder, with "/", parted by zero bytes
-    00000.bin ...  the pictures
+    00000.bin ...  the images
 
 Nothing in it is a pickle, and every number is checked before it is used.
 """
@@ -23,17 +23,17 @@ import torch
 from torch import Tensor
 
 from datamodules.images.decode.decode import decode_pixels
-from datamodules.images.regions import Boxes, WholePicture
+from datamodules.images.regions import Boxes, WholeImage
 from datamodules.readers.npy import open_array
 from datamodules.splits.split import fingerprint
 
-from .jpeg_slices import Bytes, Sliced, SlicedPicture, from_bytes
+from .jpeg_slices import Bytes, Sliced, SlicedImage, from_bytes
 
-FORMAT, VERSION = "lightning-datamodules pictures", 1
+FORMAT, VERSION = "lightning-datamodules images", 1
 MANIFEST, RECORDS, NAMES = "pack.json", "records.npy", "names.bin"
 PARTIAL = ".partial"  # ending of a pack that is being written
 KINDS = ("slice", "resized-raw", "resized-jpeg")
-FILE, SLICES, PIXELS = 0, 1, 2  # what a record is: a picture file, a re-cut JPEG, (H, W, C) bytes
+FILE, SLICES, PIXELS = 0, 1, 2  # what a record is: an image file, a re-cut JPEG, (H, W, C) bytes
 RECORD = np.dtype(
     [
         ("shard", "<u4"),
@@ -51,16 +51,16 @@ class PackError(ValueError):
     """A pack that is damaged, unfinished, of another version or made from other data."""
 
 
-class PicturePack:
-    """Pictures packed by ``scripts/pack_images.py``, read from shared memory-mapped files.
+class ImagePack:
+    """Images packed by ``scripts/pack_images.py``, read from shared memory-mapped files.
 
     Args:
         path: Folder of the pack.
 
     Attributes:
         kind: ``"slice"``: the pixels of the files; ``"resized-raw"`` and ``"resized-jpeg"``:
-            smaller pictures, with other pixels.
-        size: Short side of resized pictures; 0 for slices.
+            smaller images, with other pixels.
+        size: Short side of resized images; 0 for slices.
         report: What became of the files, as plain values.
         source: Digest of the packed files' names, sizes and times of change.
 
@@ -100,7 +100,7 @@ class PicturePack:
         return stored.decode("utf-8", "surrogateescape").split("\0") if stored else []
 
     def rows_of(self, names: Sequence[str], paths: Iterable[str]) -> npt.NDArray[np.int64]:
-        """Find pictures by name, and see that their files are still those that were packed.
+        """Find images by name, and see that their files are still those that were packed.
 
         Args:
             names: M names relative to the packed folder, with ``/``.
@@ -110,7 +110,7 @@ class PicturePack:
             (M,) int64, rows in the pack.
 
         Raises:
-            PackError: If a picture is not in the pack, or its file changed since; the first is
+            PackError: If an image is not in the pack, or its file changed since; the first is
                 named.
         """
         row_of = {name: row for row, name in enumerate(self.names())}
@@ -118,7 +118,7 @@ class PicturePack:
         lost = [name for name in names if name not in row_of]
         if lost:
             raise PackError(
-                f"pack {str(self.path)!r} lacks {len(lost)} of {len(names)} pictures, the first is "
+                f"pack {str(self.path)!r} lacks {len(lost)} of {len(names)} images, the first is "
                 f"{lost[0]!r}; {remedy}, or give the folder that was packed"
             )
         rows = np.fromiter((row_of[name] for name in names), np.int64, len(names))
@@ -135,36 +135,36 @@ class PicturePack:
                 else "another time of change"
             )
             raise PackError(
-                f"pack {str(self.path)!r} was made before {len(changed)} of {len(names)} pictures "
+                f"pack {str(self.path)!r} was made before {len(changed)} of {len(names)} images "
                 f"changed, the first is {names[at]!r} ({what}); {remedy}"
             )
         return rows
 
     def stored(self, row: int) -> tuple[int, Bytes]:
-        """Form and bytes of one picture, without a copy."""
+        """Form and bytes of one image, without a copy."""
         shard, form, offset, length, _, _ = self.records[row].item()
         if shard not in self._shards:
             self._shards[shard] = self._map(shard)
         return form, self._shards[shard][offset : offset + length]
 
     def content(self, row: int) -> bytes | npt.NDArray[np.uint8]:
-        """What :func:`decode_image` reads: a picture file's bytes, or pixels (H, W, C)."""
+        """What :func:`decode_image` reads: an image file's bytes, or pixels (H, W, C)."""
         form, stored = self.stored(row)
         if form == PIXELS:
             return _pixels(stored, self.path)
         return (_sliced(stored, self.path).data if form == SLICES else stored).tobytes()
 
-    def picture(
+    def image(
         self,
         row: int,
         *,
         mode: Literal["RGB", "L"] = "RGB",
         name: Callable[[], str] | None = None,
     ) -> Boxes:
-        """One picture, to be read by boxes: of slices only those that a box touches are decoded.
+        """One image, to be read by boxes: of slices only those that a box touches are decoded.
 
         Args:
-            row: Which picture.
+            row: Which image.
             mode: What boxes are given in.
             name: Gives what errors call a file that was kept whole.
 
@@ -174,11 +174,11 @@ class PicturePack:
         """
         form, stored = self.stored(row)
         if form == SLICES:
-            return SlicedPicture(_sliced(stored, self.path), mode)
+            return SlicedImage(_sliced(stored, self.path), mode)
         if form == PIXELS:
-            return WholePicture(_pixels(stored, self.path), mode)
-        said = f"picture {row} of {self.path}" if name is None else name()
-        return WholePicture(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
+            return WholeImage(_pixels(stored, self.path), mode)
+        said = f"image {row} of {self.path}" if name is None else name()
+        return WholeImage(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
 
     def decode_box(
         self,
@@ -190,10 +190,10 @@ class PicturePack:
         *,
         mode: Literal["RGB", "L"] = "RGB",
     ) -> Tensor:
-        """One box of one picture, equal to the bit to decoding the whole and cropping.
+        """One box of one image, equal to the bit to decoding the whole and cropping.
 
         Args:
-            row: Which picture.
+            row: Which image.
             top: First row of the box, in pixels.
             left: First column.
             height: Rows.
@@ -204,15 +204,15 @@ class PicturePack:
             (C, height, width) uint8.
 
         Raises:
-            ValueError: If the box leaves the picture.
+            ValueError: If the box leaves the image.
         """
-        picture = self.picture(row, mode=mode)
-        if min(top, left) < 0 or top + height > picture.height or left + width > picture.width:
+        image = self.image(row, mode=mode)
+        if min(top, left) < 0 or top + height > image.height or left + width > image.width:
             raise ValueError(
-                f"box {(top, left, height, width)} leaves the picture of {picture.height} x "
-                f"{picture.width}"
+                f"box {(top, left, height, width)} leaves the image of {image.height} x "
+                f"{image.width}"
             )
-        box = np.array(picture.box(top, left, height, width))
+        box = np.array(image.box(top, left, height, width))
         return torch.from_numpy(box).permute(2, 0, 1)
 
     def _map(self, shard: int) -> Bytes:
@@ -280,7 +280,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PackError(f"{where} is damaged: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise PackError(f"{where} is no pack of pictures: {MANIFEST} does not say {FORMAT!r}")
+        raise PackError(f"{where} is no pack of images: {MANIFEST} does not say {FORMAT!r}")
     if manifest.get("version") != VERSION:
         raise PackError(
             f"{where} has version {manifest.get('version')!r}, this program reads {VERSION}; run "
@@ -305,5 +305,5 @@ def _sliced(stored: Bytes, path: Path) -> Sliced:
 def _pixels(stored: Bytes, path: Path) -> npt.NDArray[np.uint8]:
     height, width, channels = stored[:12].view("<u4").tolist() if len(stored) >= 12 else (0, 0, 0)
     if channels not in (1, 3) or height * width * channels != len(stored) - 12 or len(stored) == 12:
-        raise PackError(f"pack {str(path)!r} is damaged: {len(stored)} bytes are no picture")
+        raise PackError(f"pack {str(path)!r} is damaged: {len(stored)} bytes are no image")
     return stored[12:].reshape(height, width, channels)

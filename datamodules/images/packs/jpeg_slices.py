@@ -126,17 +126,17 @@ def cut(sliced: Sliced, top: int, left: int, height: int, width: int) -> tuple[B
         width: Columns, at least 1.
 
     Returns:
-        (B,) uint8, a JPEG; and the box's top and left in its picture.
+        (B,) uint8, a JPEG; and the box's top and left in its image.
 
     Raises:
-        ValueError: If the box is empty or leaves the picture.
+        ValueError: If the box is empty or leaves the image.
     """
     frame, per_row, starts = sliced.frame, sliced.per_row, sliced.starts
     if min(top, left) < 0 or min(height, width) < 1:
         raise ValueError(f"a box has top, left >= 0 and a size, got {(top, left, height, width)}")
     if top + height > frame.height or left + width > frame.width:
         raise ValueError(
-            f"box {(top, left, height, width)} leaves the picture of {frame.height} x {frame.width}"
+            f"box {(top, left, height, width)} leaves the image of {frame.height} x {frame.width}"
         )
     across, down = frame.restart * frame.mcu_width, frame.mcu_height
     rows = -(-frame.height // down)
@@ -176,13 +176,13 @@ def decode_box(
         left: First column.
         height: Rows.
         width: Columns.
-        mode: ``"RGB"``, or ``"L"``: the grey of the RGB picture.
+        mode: ``"RGB"``, or ``"L"``: the grey of the RGB image.
 
     Returns:
         (height, width, C) uint8, a view of what was decoded.
 
     Raises:
-        ValueError: If the box leaves the picture.
+        ValueError: If the box leaves the image.
         RuntimeError: If the data are damaged.
     """
     part, top, left = cut(sliced, top, left, height, width)
@@ -207,11 +207,11 @@ def _by_simplejpeg() -> Callable[[Bytes, bool], Bytes] | None:
 
 
 def _by_pillow(part: Bytes, grey: bool) -> Bytes:
-    with Image.open(io.BytesIO(part.tobytes())) as picture:
-        return np.atleast_3d(np.array(picture.convert("L" if grey else "RGB")))
+    with Image.open(io.BytesIO(part.tobytes())) as image:
+        return np.atleast_3d(np.array(image.convert("L" if grey else "RGB")))
 
 
-class SlicedPicture:
+class SlicedImage:
     """A re-cut JPEG, of which only the slices that a box touches are decoded.
 
     Args:

@@ -33,14 +33,14 @@ class Files(NamedTuple):
 
 
 def list_files(root: Path) -> Files:
-    """All pictures below a folder, with size and time of change.
+    """All images below a folder, with size and time of change.
 
     Raises:
         ValueError: If there is none.
     """
     paths, _ = list_images(root)
     if not paths:
-        raise ValueError(f"{root} holds no pictures; {contents(root)}")
+        raise ValueError(f"{root} holds no images; {contents(root)}")
     names = list(seen_from([root], paths))
     found = [Path(path).stat() for path in paths]
     sizes = np.array([status.st_size for status in found], np.int64)

@@ -1,4 +1,4 @@
-"""Writes packs of pictures: parallel, resumable, proved, and switched in when whole."""
+"""Writes packs of images: parallel, resumable, proved, and switched in when whole."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from .image_pack import (
     RECORD,
     RECORDS,
     VERSION,
+    ImagePack,
     PackError,
-    PicturePack,
     index_digest,
     shard_name,
 )
@@ -41,7 +41,7 @@ from .source_files import Files, list_files, read_file
 
 SHARD_BYTES = 256 << 20
 MOST_SHARDS = 512
-SAMPLE = 64  # pictures whose bytes are compared once more, and whose change is measured
+SAMPLE = 64  # images whose bytes are compared once more, and whose change is measured
 PLAN = "plan.json"
 
 
@@ -54,25 +54,25 @@ def write_pack(
     quality: int = 95,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> PicturePack:
-    """Pack all pictures below a folder.
+) -> ImagePack:
+    """Pack all images below a folder.
 
     Writes ``OUT.partial`` and renames it when everything is written and a sample was compared.
     Stopped at any time, the next call goes on with the shards that are missing. A pack that holds
     already is left as it is; one made from other files is replaced when the new one is whole.
 
     Args:
-        root: Folder of the pictures.
+        root: Folder of the images.
         out: Folder of the pack; its parent exists.
-        kind: ``"slice"`` keeps the pixels; ``"resized-raw"`` and ``"resized-jpeg"`` make pictures
+        kind: ``"slice"`` keeps the pixels; ``"resized-raw"`` and ``"resized-jpeg"`` make images
             smaller.
-        size: Short side of resized pictures; smaller ones are not enlarged.
+        size: Short side of resized images; smaller ones are not enlarged.
         quality: Of JPEGs that are written anew, 1 to 100.
         workers: Threads; None: the cores this process may use.
         progress: Called with the files done and the number of files.
 
     Raises:
-        ValueError: If there is no picture, an option is impossible, or a file changes meanwhile.
+        ValueError: If there is no image, an option is impossible, or a file changes meanwhile.
         FileExistsError: If ``out`` is something else than a pack.
         RuntimeError: If jpegtran is needed and absent, or another process writes this pack.
         OSError: If the disk is full; what was written stays for the next call.
@@ -103,19 +103,19 @@ def write_pack(
         with named_writes(partial):
             report = {"options": made, **_finish(partial, files, len(bounds) - 1)}
             _manifest(partial, files, bounds, options, report)
-        _compare(PicturePack(partial), files, make)
+        _compare(ImagePack(partial), files, make)
         _switch_in(partial, target)
-    return PicturePack(target)
+    return ImagePack(target)
 
 
-def _present(target: Path) -> PicturePack | None:
+def _present(target: Path) -> ImagePack | None:
     """The pack that is there; None where there is none, or one that does not hold."""
     if not target.exists():
         return None
     if not (target / MANIFEST).is_file():
         raise FileExistsError(f"{str(target)!r} exists and is no pack; choose another --out")
     with suppress(PackError):
-        return PicturePack(target)
+        return ImagePack(target)
     return None
 
 
@@ -255,7 +255,7 @@ def _manifest(
     _write_whole(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
 
 
-def _compare(pack: PicturePack, files: Files, make: Callable[[bytes, str, bool], Form]) -> None:
+def _compare(pack: ImagePack, files: Files, make: Callable[[bytes, str, bool], Form]) -> None:
     """Make a sample once more and compare it with what is on the disk."""
     n = len(files.names)
     for i in sorted({n * k // SAMPLE for k in range(SAMPLE)}):

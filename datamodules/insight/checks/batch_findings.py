@@ -37,7 +37,7 @@ def batch_findings(
                 text = f"padding is {padding:.0%} of the first {split} batch"
                 remedy = 'pass sampler="length_buckets"'
                 yield Finding("note", "padding", text, remedy)
-        yield from _pictures(split, one.inputs)
+        yield from _images(split, one.inputs)
     yield from _sizes(seen)
     if "train" in seen and isinstance(seen["train"].dataset, RowDataset):
         yield from _columns(dm, seen)
@@ -86,22 +86,22 @@ def _values(split: str, inputs: Any) -> Iterator[Finding]:
             yield Finding("error", "constant-inputs", text, remedy)
 
 
-def _pictures(split: str, inputs: Any) -> Iterator[Finding]:
+def _images(split: str, inputs: Any) -> Iterator[Finding]:
     if not isinstance(inputs, Tensor) or inputs.ndim != 4 or not inputs.numel():
         return
     if inputs.shape[1] not in (1, 2, 3, 4) and inputs.shape[3] in (1, 3, 4):
-        text = f"{split} pictures are {tuple(inputs.shape)}: channels come last"
+        text = f"{split} images are {tuple(inputs.shape)}: channels come last"
         yield Finding("error", "channels-last", text, "permute to (N, C, H, W)")
     if inputs.dtype == torch.uint8:
-        text = f"{split} pictures reach the net as uint8"
+        text = f"{split} images reach the net as uint8"
         yield Finding("error", "values-raw", text, "convert to float and normalise")
         return
     low, high = float(inputs.min()), float(inputs.max())
     if high > 30:
-        text = f"{split} pictures reach from {low:.3g} to {high:.3g}; nets expect about -3 to 3"
+        text = f"{split} images reach from {low:.3g} to {high:.3g}; nets expect about -3 to 3"
         yield Finding("error", "values-raw", text, "scale to 0..1 (ToTensor), then Normalize")
     elif low >= 0 and 0 < high <= 1:
-        text = f"{split} pictures reach from {low:.3g} to {high:.3g}: they were not normalised"
+        text = f"{split} images reach from {low:.3g} to {high:.3g}: they were not normalised"
         yield Finding("warning", "normalize-missing", text, "add Normalize(mean, std) as last step")
 
 

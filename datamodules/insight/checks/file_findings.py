@@ -1,4 +1,4 @@
-"""Every file of a picture source: damaged, empty, misnamed, and passed over by its reader."""
+"""Every file of an image source: damaged, empty, misnamed, and passed over by its reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOCK = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".web
 
 
 class FileSeen(NamedTuple):
-    """What decoding one picture file told.
+    """What decoding one image file told.
 
     Attributes:
         error: What is wrong with it, or an empty text.
@@ -147,13 +147,13 @@ def skipped_findings(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> I
             continue
         facts += [f"passed over: {said}" for said in lost]
         plural = "s" if len(lost) > 1 else ""
-        said = f"{reader} passed over {len(lost)} picture{plural} in {root}, such as {lost[0]}"
+        said = f"{reader} passed over {len(lost)} image{plural} in {root}, such as {lost[0]}"
         remedy = "give them an ending of their kind, inside a class folder, or convert them"
         yield Finding("warning", "skipped-files", said, remedy)
 
 
 def _readers(dm: Any, seen: Mapping[str, Looked]) -> Iterator[tuple[str, Path, set[str] | None]]:
-    """Who listed which folder, and what of it; None: all that has a picture's ending."""
+    """Who listed which folder, and what of it; None: all that has an image's ending."""
     roots = getattr(dm, "_found_in", None)
     if isinstance(roots, list) and dm.hparams.get("table") is None:
         yield from ((type(dm).__name__, Path(root), None) for root in roots)
@@ -165,11 +165,11 @@ def _readers(dm: Any, seen: Mapping[str, Looked]) -> Iterator[tuple[str, Path, s
 
 
 def passed_over(root: Path, listed: set[str] | None) -> Iterator[str]:
-    """Pictures below ``root`` that a reader did not list, hidden files and clutter aside.
+    """Images below ``root`` that a reader did not list, hidden files and clutter aside.
 
     Args:
         root: The folder.
-        listed: Paths that it did; None: every file with a picture's ending inside a class folder.
+        listed: Paths that it did; None: every file with an image's ending inside a class folder.
     """
     probed = 0
     for folder, folders, names in os.walk(root):
@@ -190,5 +190,5 @@ def _kind(path: Path) -> str:
     try:
         with quiet(), Image.open(path) as image:
             return image.format or ""
-    except Exception:  # no picture, or one that nobody reads
+    except Exception:  # no image, or one that nobody reads
         return ""

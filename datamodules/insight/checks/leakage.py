@@ -1,4 +1,4 @@
-"""Content shared between the splits: the same picture, row or text in two, or under two labels."""
+"""Content shared between the splits: the same image, row or text in two, or under two labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from datamodules.images.dataset import PictureDataset, PixelDataset
+from datamodules.images.dataset import ImageDataset, PixelDataset
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import Looked
 
@@ -40,11 +40,11 @@ def shared_findings(
         return
     count = Counter(held["train"])
     twice = sum(n for n in count.values() if n > 1) / len(held["train"])
-    pictures = bool(seen["train"].paths()) or isinstance(
-        seen["train"].dataset, PictureDataset | PixelDataset
+    images = bool(seen["train"].paths()) or isinstance(
+        seen["train"].dataset, ImageDataset | PixelDataset
     )
-    # short rows and texts meet by chance, pictures do not
-    margin, chance = (0.0, 0) if pictures else (0.02, 2)
+    # short rows and texts meet by chance, images do not
+    margin, chance = (0.0, 0) if images else (0.02, 2)
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         if second not in held or first not in held or not held[second]:
             continue
@@ -56,7 +56,7 @@ def shared_findings(
         said = (
             f"{len(shared):,} of {len(held[second]):,} {second} samples ({share:.1%}) are in "
             f"{first} too, such as {seen[second].describe(shared[0])}"
-            f"{_twin(seen[first], there[held[second][shared[0]]], pictures=pictures)}"
+            f"{_twin(seen[first], there[held[second][shared[0]]], images=images)}"
         )
         if len(shared) > chance and share > 2 * twice + margin:
             remedy = "remove them from one part, or split by group"
@@ -65,11 +65,11 @@ def shared_findings(
             said += f"; train itself repeats {twice:.1%} of its samples"
             remedy = "remove duplicates before splitting if the score is to be of unseen content"
             yield Finding("note", "duplicates", said, remedy)
-    yield from _two_labels(seen, held, pictures=pictures)
+    yield from _two_labels(seen, held, images=images)
 
 
 def _two_labels(
-    seen: Mapping[str, Looked], held: Mapping[str, list[bytes]], *, pictures: bool
+    seen: Mapping[str, Looked], held: Mapping[str, list[bytes]], *, images: bool
 ) -> Iterator[Finding]:
     first: dict[bytes, tuple[int, str]] = {}
     odd: list[tuple[str, str]] = []
@@ -78,7 +78,7 @@ def _two_labels(
         if labels is None:
             continue
         for i, content in enumerate(digests):
-            name = seen[split].describe(i) if content in first or pictures else f"{split} {i}"
+            name = seen[split].describe(i) if content in first or images else f"{split} {i}"
             label, other = first.setdefault(content, (int(labels[i]), name))
             if label != int(labels[i]):
                 odd.append((other, name))
@@ -86,9 +86,9 @@ def _two_labels(
         share = len(odd) / max(1, sum(map(len, held.values())))
         said = f"{len(odd):,} samples have the content of another with another label, such as "
         said += f"{odd[0][0]} and {odd[0][1]}"
-        level: Any = "warning" if pictures or share > 0.05 else "note"
+        level: Any = "warning" if images or share > 0.05 else "note"
         yield Finding(level, "label-conflict", said, "look at them and mend the labels")
 
 
-def _twin(one: Looked, index: int, *, pictures: bool) -> str:
-    return f" (as {one.describe(index)})" if pictures else ""
+def _twin(one: Looked, index: int, *, images: bool) -> str:
+    return f" (as {one.describe(index)})" if images else ""

@@ -1,4 +1,4 @@
-"""The same picture in two files: equal pixels in other containers, and nearly equal ones."""
+"""The same image in two files: equal pixels in other containers, and nearly equal ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from datamodules.images.decode.decode import image_size
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import MOST_PICTURES, Looked
+from datamodules.insight.split_view import MOST_IMAGES, Looked
 
 from .file_findings import FileSeen, check_files
 
 BUDGET = 32_000_000  # pixels decoded unasked; about a second
 OVERHEAD = 10_000  # pixels that opening a file costs as much as
-NEAR = 1.5  # levels of grey, root mean square, between thumbnails of one picture stored twice
+NEAR = 1.5  # levels of grey, root mean square, between thumbnails of one image stored twice
 FLAT = 8.0  # levels: thumbnails of less contrast are alike by chance
 
 
@@ -31,7 +31,7 @@ def merge_by_pixels(
 ) -> None:
     """Give files of equal pixels one digest, whatever their containers.
 
-    Only pictures of equal size can be equal, so headers decide which are decoded: the rarest sizes
+    Only images of equal size can be equal, so headers decide which are decoded: the rarest sizes
     first, as far as ``BUDGET`` goes.
 
     Args:
@@ -59,7 +59,7 @@ def merge_by_pixels(
         decoded = check_files(chosen, progress=progress)
         if len(chosen) < len(candidates):
             facts.append(
-                f"pixels of {len(chosen):,} of {len(candidates):,} pictures of equal size were "
+                f"pixels of {len(chosen):,} of {len(candidates):,} images of equal size were "
                 "compared, bytes of all; verify=True compares all"
             )
     canonical: dict[bytes, bytes] = {}
@@ -72,7 +72,7 @@ def merge_by_pixels(
 
 
 def _of_shared_sizes(paths: list[str]) -> list[tuple[str, int]]:
-    """Paths of pictures that share their size with another, and their pixels; rare sizes first."""
+    """Paths of images that share their size with another, and their pixels; rare sizes first."""
     by_size: dict[tuple[int, int], list[str]] = defaultdict(list)
     for path in paths:
         try:
@@ -86,7 +86,7 @@ def _of_shared_sizes(paths: list[str]) -> list[tuple[str, int]]:
 def near_findings(
     seen: Mapping[str, Looked], files: Mapping[str, FileSeen], held: Mapping[str, list[bytes]]
 ) -> Iterator[Finding]:
-    """Pictures of two splits that differ by no more than compression or scaling would make.
+    """Images of two splits that differ by no more than compression or scaling would make.
 
     Args:
         seen: The splits.
@@ -101,10 +101,10 @@ def near_findings(
         if pairs:
             a, b = pairs[0]
             said = (
-                f"{len(pairs)} of {len(seen[second]):,} {second} pictures look like one in {first} "
+                f"{len(pairs)} of {len(seen[second]):,} {second} images look like one in {first} "
                 f"stored anew, such as {b} and {a}"
             )
-            remedy = "look at them; if they are the same picture, keep them in one part"
+            remedy = "look at them; if they are the same image, keep them in one part"
             yield Finding("warning", "near-duplicates", said, remedy)
 
 
@@ -112,9 +112,9 @@ Thumbs = tuple[list[str], list[bytes], npt.NDArray[np.float32], npt.NDArray[np.f
 
 
 def _thumbs(one: Looked, files: Mapping[str, FileSeen], held: list[bytes]) -> Thumbs:
-    """Paths, digests, thumbnails (N, 256) and width by height (N,) of pictures with contrast."""
+    """Paths, digests, thumbnails (N, 256) and width by height (N,) of images with contrast."""
     kept: list[tuple[str, bytes, Any, float]] = []
-    for path, content in zip(one.paths()[:MOST_PICTURES], held, strict=False):
+    for path, content in zip(one.paths()[:MOST_IMAGES], held, strict=False):
         found = files.get(path)
         if found is not None and found.thumb is not None and float(found.thumb.std()) >= FLAT:
             kept.append((path, content, found.thumb.ravel(), found.shape[1] / found.shape[0]))
@@ -128,7 +128,7 @@ def _thumbs(one: Looked, files: Mapping[str, FileSeen], held: list[bytes]) -> Th
 
 
 def _near(one: Thumbs, other: Thumbs) -> list[tuple[str, str]]:
-    """For each picture of ``other``, the nearest of ``one``, where it is near and not equal."""
+    """For each image of ``other``, the nearest of ``one``, where it is near and not equal."""
     paths, contents, thumbs, ratios = one
     if not len(paths) or not len(other[0]):
         return []

@@ -37,7 +37,7 @@ def transform_findings(seen: Mapping[str, Looked], *, samples: bool = True) -> I
             yield Finding("error", "normalize-twice", said, "keep one Normalize, as last step")
         before = names[: names.index("Normalize")] if "Normalize" in names else []
         if "Normalize" in names and TO_TENSOR & set(names) and not TO_TENSOR & set(before):
-            said = f"the {split} transform normalises before the picture is a tensor"
+            said = f"the {split} transform normalises before the image is a tensor"
             yield Finding("error", "normalize-first", said, "put ToTensor before Normalize")
         if samples and split != "train":
             yield from _random(split, one, names)
@@ -159,13 +159,13 @@ def _words(split: str, data: Any) -> Iterator[Finding]:
 
 
 def _strong(train: Looked, val: Looked) -> Iterator[Finding]:
-    """Contrast that is left in augmented pictures, against evaluation's."""
+    """Contrast that is left in augmented images, against evaluation's."""
     if not isinstance(train.inputs, Tensor) or not isinstance(val.inputs, Tensor):
         return
     if train.inputs.ndim != 4 or not train.inputs.is_floating_point():
         return
     left = [float(batch.float().std(dim=(2, 3)).mean()) for batch in (train.inputs, val.inputs)]
     if left[1] > 0 and left[0] < 0.35 * left[1]:
-        said = f"augmented pictures keep {left[0] / left[1]:.0%} of the contrast of val's"
+        said = f"augmented images keep {left[0] / left[1]:.0%} of the contrast of val's"
         remedy = "weaken the augmentation; look at dm.plot('train')"
         yield Finding("warning", "augment-strong", said, remedy)

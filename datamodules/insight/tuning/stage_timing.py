@@ -14,16 +14,16 @@ from lightning.fabric.utilities import move_data_to_device
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from datamodules.core.datamodule import DataModule
-from datamodules.images.dataset import PictureDataset
+from datamodules.images.dataset import ImageDataset
 from datamodules.seeding.random_state import kept_random_state
 
 REMEDIES = {
     "read": "the disk is the limit; pack the files",
-    "decode": "decoding is the limit; store smaller pictures; the extra 'fast' decodes faster",
+    "decode": "decoding is the limit; store smaller images; the extra 'fast' decodes faster",
     "transform": "the transform is the limit; drop or move steps, or add workers",
     "sample": "the dataset's own __getitem__ is the limit; add workers, or cache",
     "collate": "joining samples is the limit; return arrays of one size",
-    "finish": "the last step on the host is the limit; numba or an accelerator does it faster",
+    "normalize": "the last step on the host is the limit; numba or an accelerator does it faster",
     "gather": "taking rows out of memory is the limit; larger batches cost less a sample",
     "transfer": "the copy to the device is the limit; pin_memory lets it overlap with the step",
 }
@@ -37,7 +37,7 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
         samples: How many are timed; a file read before comes from the system's cache.
 
     Returns:
-        ``read``, ``decode`` and ``transform`` for picture files, ``gather`` for data in memory,
+        ``read``, ``decode`` and ``transform`` for image files, ``gather`` for data in memory,
         ``sample`` for another dataset; then ``collate`` and ``finish`` as far as they exist, and
         ``transfer``, the copy through pinned memory, where there is an accelerator.
     """
@@ -51,26 +51,24 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
             data.get_batch(places, None)  # the first pays for what the later ones find ready
             batch = _timed(spent, "gather", lambda: data.get_batch(places, None))
             made = []
-        elif isinstance(data, PictureDataset) and all(
-            isinstance(data.sources[i], str) for i in rows
-        ):
-            data.unfinished(rows[0])  # finds out what the transform takes
-            made = [_picture(data, i, spent) for i in rows]
+        elif isinstance(data, ImageDataset) and all(isinstance(data.sources[i], str) for i in rows):
+            data.unnormalized(rows[0])  # finds out what the transform takes
+            made = [_image(data, i, spent) for i in rows]
         else:
             made = [_timed(spent, "sample", partial(data.__getitem__, i)) for i in rows]
         if not hasattr(data, "get_batch"):
             collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
             batch = _timed(spent, "collate", lambda: collate(made))
-        if dm.finish is not None:
-            finish = dm.finish
-            finish(batch)  # the first takes fresh memory
-            _timed(spent, "finish", lambda: finish(batch))
+        if dm.normalizer is not None:
+            normalizer = dm.normalizer
+            normalizer(batch)  # the first takes fresh memory
+            _timed(spent, "normalize", lambda: normalizer(batch))
         if torch.accelerator.is_available():
             time_transfer(batch, spent)
     return {name: seconds / count for name, seconds in spent.items()}
 
 
-def _picture(data: PictureDataset, index: int, spent: dict[str, float]) -> Any:
+def _image(data: ImageDataset, index: int, spent: dict[str, float]) -> Any:
     path: Any = data.sources[index]
     _timed(spent, "read", Path(path).read_bytes)
     began = time.perf_counter()
@@ -81,9 +79,9 @@ def _picture(data: PictureDataset, index: int, spent: dict[str, float]) -> Any:
         boxes = _timed(spent, "decode", partial(data._boxes, index))
         row = _timed(spent, "transform", lambda: fast.of_boxes(boxes))
     else:
-        picture = _timed(spent, "decode", partial(data._whole, index))
-        change = data.transform if fast is None else fast.of_picture
-        row = _timed(spent, "transform", lambda: change(picture))
+        image = _timed(spent, "decode", partial(data._whole, index))
+        change = data.transform if fast is None else fast.of_image
+        row = _timed(spent, "transform", lambda: change(image))
     spent["decode"] = max(0.0, spent["decode"] - again)
     if data.targets is None:
         return row

@@ -1,4 +1,4 @@
-"""Small pictures on disk, and a small Trainer to run over them."""
+"""Small images on disk, and a small Trainer to run over them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ multiprocessing.set_forkserver_preload(["lightning.pytorch", "torchvision", "dat
 
 
 def solid(path: Path, colour: tuple[int, int, int] | int, size: tuple[int, int] = (12, 10)) -> Path:
-    """Write a picture of one colour, width and height ``size``."""
+    """Write an image of one colour, width and height ``size``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB" if isinstance(colour, tuple) else "L", size, colour).save(path)
     return path
 
 
 def noise(path: Path, seed: int, size: tuple[int, int] = (8, 8)) -> Path:
-    """Write a picture of random pixels."""
+    """Write an image of random pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
@@ -38,7 +38,7 @@ def noise(path: Path, seed: int, size: tuple[int, int] = (8, 8)) -> Path:
 
 
 def class_folders(root: Path, counts: Mapping[str, int]) -> Path:
-    """Write ``counts[name]`` different pictures into each ``root/name``."""
+    """Write ``counts[name]`` different images into each ``root/name``."""
     for k, (name, count) in enumerate(counts.items()):
         (root / name).mkdir(parents=True, exist_ok=True)
         for i in range(count):
@@ -47,7 +47,7 @@ def class_folders(root: Path, counts: Mapping[str, int]) -> Path:
 
 
 class Net(L.LightningModule):
-    """A linear layer of the flattened picture; keeps what it was given."""
+    """A linear layer of the flattened image; keeps what it was given."""
 
     def __init__(self, norm: bool = False):
         super().__init__()
