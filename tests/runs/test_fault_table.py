@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.insight.test_inspect import FIXED, MEAN, Mapped, Own, own, with_images, rows
 from torch.utils.data import Dataset, get_worker_info
 from torchvision import transforms as T
 
 from datamodules import DatasetDataModule
 from datamodules.insight import inspect
 from datamodules.insight.bisect import bisect
-from datamodules.insight.wait_monitor import verdict
 from datamodules.insight.tuning.stage_timing import stage_sentence
+from datamodules.insight.wait_monitor import verdict
+from tests.insight.test_inspect import FIXED, MEAN, Mapped, Own, own, rows, with_images
 
 
 class Made(Dataset):

@@ -20,10 +20,10 @@ import torch
 from PIL import Image
 from processes import run_program
 from script_runs import run_folder
-from tests.sources.test_cifar10 import write_batches
 from torchvision.transforms import v2
 
 from datamodules import CIFAR10DataModule, ImageFolderDataModule
+from tests.sources.test_cifar10 import write_batches
 
 PLAIN = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 ROOT = str(Path(__file__).parents[2])
