@@ -202,7 +202,7 @@ def _pack(folder: Path) -> Target:
 
 
 def _features(folder: Path) -> Target:
-    from datamodules.feature_packs import feature_pack as feature_packs
+    from datamodules.feature_packs import format as feature_packs
     from datamodules.splits.split import fingerprint
 
     variant: dict[str, bytes] = {}

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.feature_packs.feature_pack import FORMAT, VERSION, read_features
+from datamodules.feature_packs.format import FORMAT, VERSION, read_features
 from datamodules.images.label_table import read_label_table
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.npy import open_array
