@@ -15,15 +15,16 @@ from .batches.bad_samples import check_on_error
 from .core.datamodule import DataModule, Split
 from .readers.folders import split_folders
 from .sampling.length_buckets import pads_to_bound
+from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_apart
 from .splits.split import fingerprint
-from .texts.dataset import Indices, PaddingSide, TextDataset
+from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
-    Encoded,
+    EncodedTexts,
     check_vocab_size,
     encode,
     load_tokenizer,
@@ -124,7 +125,7 @@ class TextDataModule(DataModule):
         self._given = given_classes(classes, None)
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
-        self._encoded: dict[str, Encoded] = {}
+        self._encoded: dict[str, EncodedTexts] = {}
         self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
@@ -278,7 +279,7 @@ class TextDataModule(DataModule):
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
-    def _tokens(self, part: str) -> Encoded:
+    def _tokens(self, part: str) -> EncodedTexts:
         if part not in self._encoded:
             table, longest = self._tables[part], self._known("max_length")
             encoded = encode(

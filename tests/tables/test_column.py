@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from datamodules.tables.column import CellRules, Column, check_nulls, read_column
+from datamodules.tables.column import CellRules, Column, null_rules, read_column
 
 
 @pytest.fixture(autouse=True, params=["cell by cell", "text by text"])
@@ -15,7 +15,7 @@ def way(request, monkeypatch):
     """Long columns are read by their different texts, to the same end."""
     if request.param == "text by text":
         monkeypatch.setattr("datamodules.readers.distinct.FEW_CELLS", 0)
-        monkeypatch.setattr("datamodules.readers.distinct.MOSTLY_UNLIKE", 1)
+        monkeypatch.setattr("datamodules.readers.distinct.MEAN_REPEATS", 1)
 
 
 def read(*cells, **rules):
@@ -101,14 +101,14 @@ def test_missing_cells():
 
 
 def test_na_is_a_value_where_it_is_asked_for():
-    column = read("NA", "US", "", **check_nulls([]))
+    column = read("NA", "US", "", **null_rules([]))
     assert column.words == ["NA", "US"]
     assert column.missing.tolist() == [False, False, True]
     assert not column.notes
 
 
 def test_a_number_that_means_missing_is_met_however_it_is_written():
-    rules = check_nulls(["-999", "?"])
+    rules = null_rules(["-999", "?"])
     assert np.isnan(numbers("1", "-999", "-999.0", "?", **rules)).tolist() == [False, *[True] * 3]
     column = read_column(pl.Series("x", [1.0, -999.0]), CellRules(**rules))
     assert np.isnan(column.numbers).tolist() == [False, True]

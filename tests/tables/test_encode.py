@@ -46,7 +46,7 @@ def test_what_train_never_showed_is_counted(tmp_path):
     assert counts.unseen == {"c": 2}  # z and y
     assert counts.cells == {"c": 3}
     assert counts.filled == {"x": 1, "c": 1}
-    assert len(counts.said("val")) == 2
+    assert len(counts.notes("val")) == 2
 
 
 def test_blocks_of_rows_give_the_same(tmp_path, monkeypatch):
@@ -78,7 +78,7 @@ def test_a_lost_column_and_words_for_numbers_are_named(tmp_path):
     _, features = fitted(tmp_path)
     with pytest.raises(ValueError, match=r"new.csv has no column 'c' \(feature\)"):
         pack(read(tmp_path, "x,g\n1,2\n", "new.csv"), np.arange(1), features)
-    with pytest.raises(ValueError, match=r"new.csv: 'x' holds 1 cells that are no numbers: 'tall'"):
+    with pytest.raises(ValueError, match=r"new.csv: 'x' has 1 cells that are not numbers: 'tall'"):
         pack(read(tmp_path, "x,g,c\n1,2,a\ntall,2,a\n", "new.csv"), np.arange(2), features)
-    with pytest.raises(ValueError, match="holds infinity in 1 rows"):
+    with pytest.raises(ValueError, match="is infinite in 1 rows"):
         pack(read(tmp_path, "x,g,c\ninf,2,a\n", "new.csv"), np.arange(1), features)

@@ -85,10 +85,10 @@ def test_columns_that_tell_nothing_are_left_out_and_said(tmp_path):
     features, notes = fit(table)
     assert [f["name"] for f in features] == ["x", "flag", "gap"]
     said = " ".join(notes)
-    assert "left out: id (numbers its row)" in said
-    assert "left out: empty (holds nothing in train)" in said
-    assert "left out: one, word (holds one value in train)" in said
-    assert "left out: uuid (nearly every row has a text of its own" in said
+    assert "left out: id (row numbers)" in said
+    assert "left out: empty (empty in train)" in said
+    assert "left out: one, word (one value in train)" in said
+    assert "left out: uuid (nearly every row has another string" in said
 
 
 def test_what_the_user_lists_is_kept(tmp_path):
@@ -113,9 +113,7 @@ def test_values_that_differ_in_blanks_or_case_stay_apart_and_are_named(tmp_path)
 
 def test_a_few_words_among_numbers_are_refused_with_their_rows(tmp_path):
     table = table_of(tmp_path, x=[*range(20), "unknown"], y=[*range(21)])
-    with pytest.raises(
-        ValueError, match=r"'x' holds 1 cells .* among 20 numbers: 'unknown' in row"
-    ):
+    with pytest.raises(ValueError, match=r"'x' has 1 cells .* among 20 numbers: 'unknown' in row"):
         fit(table)
     features, _ = fit(table, categorical=["x"])
     assert len(features[1]["values"]) == 21
@@ -125,9 +123,7 @@ def test_a_few_words_among_numbers_are_refused_with_their_rows(tmp_path):
 
 
 def test_one_word_for_unknown_is_refused_however_often_it_comes(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"holds 8 cells .* among 12 numbers: 'unknown' in rows 12"
-    ):
+    with pytest.raises(ValueError, match=r"has 8 cells .* among 12 numbers: 'unknown' in rows 12"):
         fit(table_of(tmp_path, x=[*range(12), *["unknown"] * 8]))
 
 
@@ -142,7 +138,7 @@ def test_many_words_among_numbers_are_categories(tmp_path):
 
 
 def test_infinity_is_refused_with_its_rows(tmp_path):
-    with pytest.raises(ValueError, match=r"'x' holds infinity in 2 rows: 1, 3 \(counted from 0\)"):
+    with pytest.raises(ValueError, match=r"'x' is infinite in 2 rows: 1, 3 \(counted from 0\)"):
         fit(table_of(tmp_path, x=[1, "inf", 2, "-inf"]))
 
 

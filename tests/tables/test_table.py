@@ -103,16 +103,16 @@ def test_a_damaged_parquet_file_is_named(tmp_path, csv):
     whole = (tmp_path / "t.parquet").read_bytes()
     for cut in (whole[: len(whole) // 2], whole[:200] + b"\0" * 50 + whole[250:], b"PAR1"):
         (tmp_path / "t.parquet").write_bytes(cut)
-        with pytest.raises(ValueError, match=r"t.parquet cannot be read as Parquet; it may be cut"):
+        with pytest.raises(ValueError, match=r"t.parquet cannot be read as Parquet; it is trunc"):
             read_table(tmp_path / "t.parquet")
 
 
 def test_a_table_without_rows_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(ValueError, match=r"t.csv holds column names and no rows"):
+    with pytest.raises(ValueError, match=r"t.csv has column names but no rows"):
         read_table(tmp_path / "t.csv")
     pl.DataFrame({"a": []}, schema={"a": pl.Float64}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"t.parquet holds column names and no rows"):
+    with pytest.raises(ValueError, match=r"t.parquet has column names but no rows"):
         read_table(tmp_path / "t.parquet")
 
 

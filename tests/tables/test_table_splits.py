@@ -22,12 +22,12 @@ def test_a_column_may_say_the_split(tmp_path):
 
 @pytest.mark.parametrize("cell", ["holdout", ""])
 def test_another_word_or_none_is_refused_with_its_row(tmp_path, cell):
-    with pytest.raises(ValueError, match=rf"must say train, val or test .*'{cell}' in 1 rows.* 1 "):
+    with pytest.raises(ValueError, match=rf"must be train, val or test .*'{cell}' in 1 rows.* 1 "):
         split_by_column(read(tmp_path, "train", cell), "part")
 
 
 def test_no_train_row_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="calls no row train, only test, val"):
+    with pytest.raises(ValueError, match="has no row train, only test, val"):
         split_by_column(read(tmp_path, "val", "test"), "part")
 
 

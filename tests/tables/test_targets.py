@@ -85,7 +85,7 @@ def test_a_missing_target_is_counted_and_its_rows_named(tmp_path):
 
 def test_a_fraction_is_no_class(tmp_path):
     table = read(tmp_path, 0, 0.5, 1)
-    with pytest.raises(ValueError, match=r"'y' holds 0.5 in row 1 .* no class; pass task='regr"):
+    with pytest.raises(ValueError, match=r"'y' is 0.5 in row 1 .* not a class; pass task='regr"):
         Targets(parts(table, range(3)), ["y"], task="multiclass")
 
 
@@ -122,9 +122,7 @@ def test_several_labels_in_columns_and_in_cells(tmp_path):
 def test_a_label_column_holds_0_and_1_alone(tmp_path):
     (tmp_path / "t.csv").write_text("x,cat,dog\n1,0,2\n")
     table = read_table(tmp_path / "t.csv")
-    with pytest.raises(
-        ValueError, match="'dog' must be 0 and 1 for task='multilabel', it holds '2'"
-    ):
+    with pytest.raises(ValueError, match="'dog' must be 0 and 1 for task='multilabel', it has '2'"):
         Targets(parts(table, [0]), ["cat", "dog"], task="multilabel")
 
 
@@ -138,10 +136,10 @@ def test_one_class_is_nothing_to_learn(tmp_path):
 def test_options_of_another_task_are_refused(tmp_path):
     table = read(tmp_path, 1.5, 2.5)
     targets = Targets(parts(table, [0, 1]), ["y"], task="regression")
-    with pytest.raises(ValueError, match="classes= was given, but target y means numbers"):
+    with pytest.raises(ValueError, match="classes= was given, but target y is numeric"):
         targets.fit(classes=["a"], scaling=False)
     for names, task in ((["x", "y"], "multilabel"), (["y"], "multiclass")):
-        with pytest.raises(ValueError, match="label_separator= parts several labels in one"):
+        with pytest.raises(ValueError, match="label_separator= separates the labels of one"):
             Targets(parts(table, [0, 1]), names, task=task, label_separator="|")
 
 

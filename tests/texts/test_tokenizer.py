@@ -202,7 +202,7 @@ def test_without_a_post_processor_an_empty_text_is_one_special_token():
     state = json.loads(content)
     state["added_tokens"], state["model"]["unk_token"] = [], "red"
     state["model"]["vocab"] = {"red": 0, "fox": 1}
-    with pytest.raises(ValueError, match="text 1 gives no token"):
+    with pytest.raises(ValueError, match="text 1 has no token"):
         ids_of(json.dumps(state), ["red", ""])
 
 
@@ -235,7 +235,7 @@ def test_damaged_entries_are_made_again(cache):
 def test_bad_settings_are_refused(tmp_path):
     with pytest.raises(ValueError, match="vocab_size must be at least 259"):
         trained(vocab_size=258)
-    with pytest.raises(ValueError, match="over the 2 special tokens"):
+    with pytest.raises(ValueError, match="larger than the 2 special tokens"):
         ids_of(word_level().to_str(), ["red"], max_length=2)
     with pytest.raises(FileNotFoundError, match=r"does not exist; pass a tokenizer\.json"):
         load_tokenizer(tmp_path / "no.json")
