@@ -17,7 +17,7 @@ def test_given_names_are_indexed_by_whole_numbers():
 def test_whole_floats_are_classes_and_fractions_are_refused():
     fitted = fit_classes(np.array([2.0, 5.0, 5.0]), None, TRAIN, multilabel=False)
     assert fitted["known"] == [2, 5]
-    with pytest.raises(ValueError, match="labels such as 0.5 are not classes"):
+    with pytest.raises(ValueError, match=r"labels such as 0\.5 are not classes"):
         fit_classes(np.array([0.5, 1.0, 1.0]), None, TRAIN, multilabel=False)
 
 

@@ -23,7 +23,7 @@ def fitted(tmp_path):
     return table, fit_columns(table, np.arange(3), table.names)[0]
 
 
-def test_rows_are_scaled_flagged_and_coded(tmp_path):
+def test_rows_are_scaled_flagged_and_indexed(tmp_path):
     table, features = fitted(tmp_path)
     packed, counts = pack(table, np.array([2, 1]), features)
     numeric, codes, target = packed.gather(np.arange(2))
@@ -35,7 +35,7 @@ def test_rows_are_scaled_flagged_and_coded(tmp_path):
     assert (counts.unseen, counts.filled) == ({}, {})
 
 
-def test_what_train_never_showed_is_counted(tmp_path):
+def test_values_unseen_in_train_are_counted(tmp_path):
     _, features = fitted(tmp_path)
     new = read(tmp_path, "c,x,g,more\nz,,1,0\ny,1,,0\nz,2,2,0\n,2,2,0\n", "new.csv")
     packed, counts = pack(new, np.arange(4), features)
@@ -60,21 +60,21 @@ def test_blocks_of_rows_give_the_same(tmp_path, monkeypatch):
     assert counts == again
 
 
-def test_numbers_of_days_and_years_lose_nothing_by_float32(tmp_path):
+def test_days_and_years_are_exact_in_float32(tmp_path):
     table = read(tmp_path, "t\n1700000000.25\n1700000000.5\n1700000000.75\n")
     features = fit_columns(table, np.arange(3), ["t"])[0]
     numeric, _, _ = pack(table, np.arange(3), features)[0].gather(np.arange(3))
     torch.testing.assert_close(numeric[:, 0], torch.tensor([-1.2247449, 0, 1.2247449]))
 
 
-def test_a_category_may_come_as_numbers_and_numbers_as_texts(tmp_path):
+def test_a_later_file_may_write_categories_as_numbers_and_numbers_as_strings(tmp_path):
     table = read(tmp_path, "c,x\nb,1\n1,2\nb,3\n1,4\n")
     features = fit_columns(table, np.arange(4), ["c", "x"])[0]
     new = read(tmp_path, "c,x\n1,1\n2,2\n", "new.csv")
     assert pack(new, np.arange(2), features)[0].gather(np.arange(2))[1].tolist() == [[2], [1]]
 
 
-def test_a_lost_column_and_words_for_numbers_are_named(tmp_path):
+def test_a_missing_column_and_words_for_numbers_are_refused(tmp_path):
     _, features = fitted(tmp_path)
     with pytest.raises(ValueError, match=r"new.csv has no column 'c' \(feature\)"):
         pack(read(tmp_path, "x,g\n1,2\n", "new.csv"), np.arange(1), features)
