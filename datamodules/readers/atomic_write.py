@@ -11,7 +11,7 @@ from pathlib import Path
 FULL = {
     errno.ENOSPC: "free some space",
     errno.EFBIG: "raise the limit of a file's size",
-    getattr(errno, "EDQUOT", -1): "free some of your quota",
+    errno.EDQUOT: "free some of your quota",
 }
 
 
