@@ -183,7 +183,7 @@ def test_several_labels():
 
 
 def test_labels_that_are_no_classes_are_refused():
-    with pytest.raises(ValueError, match=r"0.5 are no classes; pass task"):
+    with pytest.raises(ValueError, match=r"0.5 are not classes; pass task"):
         DatasetDataModule(TensorDataset(torch.zeros(4, 1), torch.tensor([0, 0.5, 1, 1]))).setup()
 
 
