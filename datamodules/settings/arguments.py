@@ -11,8 +11,25 @@ import numpy as np
 from torch import Tensor
 
 
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``"did you mean 'x'? "`` for the closest known name, or ``""``; case is ignored.
+
+    Args:
+        name: The unknown name.
+        known: All known names.
+        cutoff: Least similarity, 0 to 1, as in :func:`difflib.get_close_matches`.
+
+    Example:
+        >>> did_you_mean("Age ", ["age", "fare"])
+        "did you mean 'age'? "
+    """
+    by_lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, 1, cutoff)
+    return f"did you mean {by_lower[close[0]]!r}? " if close else ""
+
+
 def check_name(name: str, known: Iterable[str], kind: str) -> None:
-    """Refuse an unknown name and suggest the closest known one.
+    """Raise an error for an unknown name and suggest the closest known one.
 
     Raises:
         ValueError: If ``name`` is not known.
@@ -24,8 +41,7 @@ def check_name(name: str, known: Iterable[str], kind: str) -> None:
     """
     names = list(known)
     if name not in names:
-        close = difflib.get_close_matches(str(name), names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, names)
         raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import signal
 import sys
@@ -175,3 +176,17 @@ def as_if_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     logging.getLogger("datamodules").setLevel(logging.NOTSET)
     signal.signal(signal.SIGINT, interrupt)  # Lightning leaves it ignored after Ctrl-C
     sys.modules.pop("own", None)
+
+
+def metrics(folder: Path) -> dict[str, list[float]]:
+    """Return the logged values of each metric of a run."""
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    timed = ("train_data_wait", "train_samples_per_second")  # no two runs take the same time
+    names = [name for name in rows[0] if name not in timed]
+    return {name: [float(r[name]) for r in rows if r[name]] for name in names}
+
+
+def best_epoch(folder: Path) -> int:
+    """Return the epoch of the best checkpoint."""
+    return torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["epoch"]

@@ -87,5 +87,5 @@ def test_settings_for_cifar10_train_on_the_small_set(capfd, data_dir):
     ],
 )
 def test_a_source_has_its_own_defaults_not_those_of_the_digits(named, own):
-    data = fit.parse(fit.build_parser(), fit.spell_out(named, fit.DEFAULTS)).data.init_args
+    data = fit.parse(fit.build_parser(), named).data.init_args
     assert tuple(data[name] for name in ("mode", "image_size", "flip", "batch_size")) == own

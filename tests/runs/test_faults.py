@@ -91,7 +91,7 @@ def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(programs, rank):
     output, _ = process.communicate(timeout=180)
     assert process.returncode == (-9 if rank == 0 else 1), output
     if rank == 1:
-        assert "error: process 1 was ended by signal 9" in output
+        assert "error: process 1 was killed by signal 9" in output
     gone = time.monotonic() + 60
     while members(process.pid) and time.monotonic() < gone:
         time.sleep(0.1)
