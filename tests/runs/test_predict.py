@@ -170,7 +170,7 @@ def test_a_class_of_the_users_is_imported_only_when_it_is_named(run, own):
     checkpoint = trained_on("own.Points", "--model", "own.OwnModel")
     code, _, err = run("--ckpt_path", checkpoint, "--predict_path", "x")
     assert code == 2
-    assert "name it yourself: --data own.Points" in err
+    assert "pass --data own.Points" in err
     named = ["--data", "own.Points", "--model", "own.OwnModel"]
     code, _, err = run("--ckpt_path", checkpoint, "--predict_path", "x", *named)
     assert (code, err) == (0, "")
