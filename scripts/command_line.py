@@ -7,7 +7,7 @@ import inspect
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,25 @@ class _Help(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
         # --callbacks.help and the like list the dozens of subclasses
         text = re.sub(r", known subclasses: [^)]*", "", text)
         return re.sub(r"type: <class .*default: {'class_path': '(.*?)'}", r"default: \1", text)
+
+
+def add_options(
+    parser: argparse.ArgumentParser, title: str, options: Mapping[str, tuple[Any, Any, str]]
+) -> None:
+    """Add a group of options, and ``--traceback``.
+
+    Args:
+        parser: Changed in place.
+        title: Of the group.
+        options: Type, default and help by name; type None is a switch without a value.
+    """
+    group = parser.add_argument_group(title)
+    for name, (kind, default, text) in options.items():
+        if kind is None:
+            group.add_argument(f"--{name}", action="store_true", help=text)
+        else:
+            group.add_argument(f"--{name}", type=kind, default=default, help=text)
+    group.add_argument("--traceback", action="store_true", help="print the traceback of errors")
 
 
 def add_objects(parser: ArgumentParser, kinds: Iterable[str] = tuple(DEFAULTS)) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 IMAGES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO")
@@ -197,36 +196,29 @@ def _pack(folder: Path) -> Target:
 
 
 def _features(folder: Path) -> Target:
+    import torch
+
+    from datamodules import DatasetDataModule
     from datamodules.feature_packs import feature_pack as feature_packs
     from datamodules.splits.split import fingerprint
 
-    variant: dict[str, bytes] = {}
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "features": np.ones((3, 2), np.float32),
-        "targets": np.arange(3),
-    }
-    for name, array in arrays.items():
-        stream = io.BytesIO()
-        np.save(stream, array, allow_pickle=False)
-        variant[f"train-{name}.npy"] = stream.getvalue()
-    manifest: dict[str, Any] = {
-        "format": feature_packs.FORMAT,
-        "version": feature_packs.VERSION,
-        "keys": {"data": "a", "transform": "b", "weights": "c"},
-        "parts": {"train": {name: fingerprint(a.tobytes()) for name, a in arrays.items()}},
-    }
-    variant[feature_packs.MANIFEST] = json.dumps(manifest).encode()
+    written = folder / "features"
+    samples = [(torch.ones(2), label) for label in range(3)]
+    data = DatasetDataModule(train=samples, val_split=0, test_split=0, num_workers=0)
+    feature_packs.write_features(data, torch.nn.Identity(), written)
+    variant = {path.name: path.read_bytes() for path in written.iterdir()}
+    manifest = json.loads(variant[feature_packs.MANIFEST])
 
     def seal(path: Path) -> None:
         digests = {}
-        for name in arrays:
+        for name in manifest["parts"]["train"]:
             try:
                 array = np.load(path / f"train-{name}.npy", mmap_mode="r", allow_pickle=False)
             except Exception:  # too damaged for a digest
                 return
             digests[name] = fingerprint(array.tobytes())
-        said = json.dumps({**manifest, "parts": {"train": digests}})
-        (path / feature_packs.MANIFEST).write_text(said, encoding="utf-8")
+        text = json.dumps({**manifest, "parts": {"train": digests}})
+        (path / feature_packs.MANIFEST).write_text(text, encoding="utf-8")
 
     return Target([variant], feature_packs.read_features, _names("input"), seal)
 

@@ -26,6 +26,7 @@ from lightning.pytorch.trainer.states import TrainerStatus
 
 from command_line import (
     add_objects,
+    add_options,
     add_trainer,
     as_list,
     instantiate,
@@ -76,52 +77,41 @@ confusion_matrix.png, report.html. scripts/predict.py needs only a checkpoint. E
 """
 
 
+OPTIONS = {  # type, default, help
+    "seed": (int, 0, "random seed of weights, order and augmentation"),
+    "ckpt_path": (str | None, None, "resume from this checkpoint"),
+    "monitor": (
+        str | None,
+        None,
+        "metric that selects the best checkpoint; null: val_accuracy, val_r2, val_rmse or "
+        "val_loss, the first that the model logs",
+    ),
+    "patience": (int | None, None, "stop after this many validations without improvement"),
+    "folds": (
+        int | None,
+        None,
+        "k-fold cross-validation: one fit per fold, then mean and standard deviation",
+    ),
+    "repeats": (int, 1, "repeat cross-validation with other folds"),
+    "runs_dir": (str, "runs", "folder of the run folders"),
+    "safe": (
+        None,
+        False,
+        "train on 100 samples with the most conservative data settings; tells whether the data or "
+        "the settings are at fault",
+    ),
+    "report": (
+        bool,
+        True,
+        "write report.html: metrics, confused classes, and the samples with the highest loss",
+    ),
+}
+
+
 def build_parser() -> ArgumentParser:
     """Make the parser with every option of a training run."""
     parser = new_parser(__doc__ or "", EPILOG)
-    run = parser.add_argument_group("Run")
-    run.add_argument(
-        "--seed", type=int, default=0, help="random seed of weights, order and augmentation"
-    )
-    run.add_argument(
-        "--ckpt_path", type=str | None, default=None, help="resume from this checkpoint"
-    )
-    run.add_argument(
-        "--monitor",
-        type=str | None,
-        default=None,
-        help="metric that selects the best checkpoint; null: val_accuracy, val_r2, val_rmse or "
-        "val_loss, the first that the model logs",
-    )
-    run.add_argument(
-        "--patience",
-        type=int | None,
-        default=None,
-        help="stop after this many validations without improvement",
-    )
-    run.add_argument(
-        "--folds",
-        type=int | None,
-        default=None,
-        help="k-fold cross-validation: one fit per fold, then mean and standard deviation",
-    )
-    run.add_argument(
-        "--repeats", type=int, default=1, help="repeat cross-validation with other folds"
-    )
-    run.add_argument("--runs_dir", type=str, default="runs", help="folder of the run folders")
-    run.add_argument(
-        "--safe",
-        action="store_true",
-        help="train on 100 samples with the most conservative data settings; tells whether the "
-        "data or the settings are at fault",
-    )
-    run.add_argument(
-        "--report",
-        type=bool,
-        default=True,
-        help="write report.html: metrics, confused classes, and the samples with the highest loss",
-    )
-    run.add_argument("--traceback", action="store_true", help="print the traceback of errors")
+    add_options(parser, "Run", OPTIONS)
     add_objects(parser)
     add_trainer(parser, max_epochs=15, enable_model_summary=False)
     return parser

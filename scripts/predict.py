@@ -23,6 +23,7 @@ from lightning.pytorch.trainer.states import TrainerStatus
 
 from checkpoints import find_class, is_state, load
 from command_line import (
+    add_options,
     add_trainer,
     as_list,
     make_trainer,
@@ -55,6 +56,14 @@ data, 2 wrong usage, 130 Ctrl-C.
 """
 
 
+OPTIONS = {  # type, default, help
+    "ckpt_path": (str, None, "checkpoint of a training run"),
+    "predict_path": (str, None, "folder or file to predict"),
+    "out": (str, "predictions.csv", "a .csv or .parquet file"),
+    "all_probabilities": (None, False, "add a column for each class"),
+}
+
+
 def build_parser(
     classes: dict[str, type] | None = None, checkpoint: dict[str, Any] | None = None
 ) -> ArgumentParser:
@@ -65,14 +74,7 @@ def build_parser(
         checkpoint: Contains their required arguments.
     """
     parser = new_parser(__doc__ or "", EPILOG)
-    group = parser.add_argument_group("Prediction")
-    group.add_argument("--ckpt_path", type=str, help="checkpoint of a training run")
-    group.add_argument("--predict_path", type=str, help="folder or file to predict")
-    group.add_argument("--out", type=str, default="predictions.csv", help="a .csv or .parquet file")
-    group.add_argument(
-        "--all_probabilities", action="store_true", help="add a column for each class"
-    )
-    group.add_argument("--traceback", action="store_true", help="print the traceback of errors")
+    add_options(parser, "Prediction", OPTIONS)
     for kind in ("data", "model"):
         if classes is None:
             parser.add_argument(

@@ -150,24 +150,19 @@ def draw_confusion(counts: Counts, classes: Sequence[str], path: Path) -> None:
 
     width, height = _inches(len(columns)), _inches(len(rows))
     font = 9 if len(rows) <= 20 else 7 if len(rows) <= 60 else 6
-    letter = 0.6 * font / 72  # inches, about
-    left = letter * max(map(len, rows)) + 0.5
-    longest = letter * max(map(len, columns))
-    horizontal = longest < 0.9 * width / len(columns)
-    below = 0.7 if horizontal else longest + 0.5
-    # no pyplot, which keeps figures alive and may look for a display; and no automatic layout,
-    # which takes seconds for a hundred names
-    figure = Figure(figsize=(left + width + 1.1, below + height + 0.4))
+    # no pyplot, which keeps figures alive and may look for a display; names and colour bar are
+    # outside the axes, and savefig makes room: a layout takes seconds for a hundred names
+    figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    across, up = figure.get_size_inches()
-    axes = figure.add_axes((left / across, below / up, width / across, height / up))
+    axes = figure.add_axes((0, 0, 1, 1))
     # the square root, so that a few errors among a hundred classes are visible
     image = axes.imshow(share, cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto")
-    bar = ((left + width + 0.15) / across, below / up, 0.15 / across, min(height, 4) / up)
-    figure.colorbar(image, cax=figure.add_axes(bar), label="share of the true class")
+    bar = figure.add_axes((1 + 0.15 / width, 0, 0.15 / width, min(1, 4 / height)))
+    figure.colorbar(image, cax=bar, label="share of the true class")
     step = -(-len(rows) // MAX_NAMES)
     axes.set_yticks(range(0, len(rows), step), rows[::step], fontsize=font)
-    turn = 0 if horizontal else 90
+    letter = 0.6 * font / 72  # inches, about
+    turn = 0 if letter * max(map(len, columns)) < 0.9 * width / len(columns) else 90
     axes.set_xticks(range(0, len(columns), step), columns[::step], fontsize=font, rotation=turn)
     axes.set_ylabel("label" if multilabel else "true class")
     axes.set_xlabel("prediction" if multilabel else "predicted class")
@@ -184,7 +179,7 @@ def draw_confusion(counts: Counts, classes: Sequence[str], path: Path) -> None:
     with warnings.catch_warnings():
         # the font lacks some scripts and draws boxes; the metrics table has the names
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
-        figure.savefig(path, dpi=120)
+        figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 def _inches(cells: int) -> float:

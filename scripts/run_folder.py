@@ -105,7 +105,20 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     return found
 
 
-class WholeCheckpoint(ModelCheckpoint):
+class NamedState(L.Callback):
+    """A callback whose state is stored under its class name.
+
+    Lightning's key contains the metric, which is not known yet when a run is resumed, and is equal
+    to that of the user's own ``ModelCheckpoint``.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """Return the class name."""
+        return type(self).__name__
+
+
+class WholeCheckpoint(NamedState, ModelCheckpoint):
     """Writes a temporary file and replaces the old checkpoint with it.
 
     Lightning 2.6 copies over the old one from another file system (fsspec's transaction): a full
@@ -133,11 +146,6 @@ class BestCheckpoint(WholeCheckpoint):
     def __init__(self, folder: Path, monitor: str | None) -> None:
         super().__init__(folder, filename="best", enable_version_counter=False)
         self._name = monitor
-
-    @property
-    def state_key(self) -> str:
-        """Without the metric, which is not known yet when a run is resumed."""
-        return type(self).__name__
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Save if every epoch ends with a validation."""
@@ -176,26 +184,16 @@ class LastCheckpoint(WholeCheckpoint):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, filename="last", enable_version_counter=False)
 
-    @property
-    def state_key(self) -> str:
-        """Differs from that of the user's own ``ModelCheckpoint``."""
-        return type(self).__name__
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore nothing: the last checkpoint is in this run's own folder."""
 
 
-class Patience(EarlyStopping):
+class Patience(NamedState, EarlyStopping):
     """Stops after ``patience`` validations without improvement of the monitored metric."""
 
     def __init__(self, patience: int, monitor: str | None) -> None:
         super().__init__(monitor or "", patience=patience)
         self._name, self._decided = monitor, False
-
-    @property
-    def state_key(self) -> str:
-        """Without the metric, which is not known yet when a run is resumed."""
-        return type(self).__name__
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Check that there is validation data."""
