@@ -187,9 +187,9 @@ def _pack(folder: Path) -> Target:
             pack.decode_box(row, 0, 0, 1, 1)
 
     def seal(path: Path) -> None:
-        said = {**manifest, "index": packs.index_digest(path)}
-        said["shards"] = [(path / packs.shard_name(0)).stat().st_size]
-        (path / packs.MANIFEST).write_text(json.dumps(said), encoding="utf-8")
+        sealed = {**manifest, "index": packs.index_digest(path)}
+        sealed["shards"] = [(path / packs.shard_name(0)).stat().st_size]
+        (path / packs.MANIFEST).write_text(json.dumps(sealed), encoding="utf-8")
 
     # the dataset adds the name of the image to an error without the pack's name
     return Target([variant], read, _names("input", "the pack is damaged"), seal)

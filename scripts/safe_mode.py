@@ -26,5 +26,5 @@ def set_safe(data: Any, *, verbose: bool) -> None:
 def safe_flags(objects: Any) -> dict[str, Any]:
     """Return the Trainer's limits for 100 samples per split, unless the user set them."""
     steps = math.ceil(SAMPLES / BATCH)
-    names = (f"limit_{part}_batches" for part in ("train", "val", "test"))
+    names = (f"limit_{split}_batches" for split in ("train", "val", "test"))
     return {name: steps for name in names if objects.get(name) is None}

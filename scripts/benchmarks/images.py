@@ -44,8 +44,8 @@ def measure_images(options: argparse.Namespace, *, train: bool) -> Result:
         root = options.root or photos.make_photos(place / "photos", options.samples)
         packs, notes = _packs(root, place, resized=train)
         variants = _variants(root, packs, options, train=train)
-        others, said = _peers(root, place, options, train=train)
-        variants, notes = variants + others, notes + said
+        others, peer_notes = _peers(root, place, options, train=train)
+        variants, notes = variants + others, notes + peer_notes
         limit = Variant("limit: decode alone", lambda: sum(photos.decode_alone(root)))
         rows = compare(work, variants, rounds=options.rounds, workers=options.workers, limit=limit)
         notes += _pixels(root, packs, options.batch_size)

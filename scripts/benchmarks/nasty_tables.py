@@ -36,7 +36,7 @@ class Form(NamedTuple):
         comma: Whether ``1,5`` is a number.
         names: Expected names of columns with a duplicate, blank or missing header.
         read: ``"table"``, or ``"text"`` for files of the text reader.
-        say: Text that a message must contain; correct cells alone are not enough.
+        message: Text that a message must contain; correct cells alone are not enough.
         useless: No model can be trained on it: an error that names the file is right too.
     """
 
@@ -47,7 +47,7 @@ class Form(NamedTuple):
     comma: bool = False
     names: Mapping[int, str] = {}
     read: str = "table"
-    say: str = ""
+    message: str = ""
     useless: bool = False
 
 
@@ -61,7 +61,7 @@ FORMS = {
     "dup_headers.csv": Form(names={6: "age_2"}),
     "blank_header.csv": Form(names={2: "unnamed_2"}),
     "index_column.csv": Form(names={0: "unnamed_0"}),
-    "no_header.csv": Form(say="column_names="),
+    "no_header.csv": Form(message="column_names="),
     "thousands.csv": Form(grouped=True),
     "currency_percent.csv": Form(grouped=True),
     "preamble.csv": Form(lines=3),
@@ -153,10 +153,11 @@ def judge(
     shape = f"{rows} x {len(found)}"
     if truth is None:
         return Answer(False, f"{shape} of a damaged file", silent=True)
-    if form.say:
-        told = form.say in notes
+    if form.message:
+        reported = form.message in notes
         lost = "the first row became the header"
-        return Answer(told, f"{lost}, which is reported" if told else lost, silent=not told)
+        text = f"{lost}, which is reported" if reported else lost
+        return Answer(reported, text, silent=not reported)
     true_rows = len(next(iter(truth.values())))
     if len(found) != len(truth) or rows != true_rows:
         return Answer(False, f"{shape} for {true_rows} x {len(truth)}", silent=True)

@@ -57,19 +57,6 @@ class Images(Dataset[Any]):
         return self.steps(Image.fromarray(self.pixels[index])), self.targets[index]
 
 
-class Rows(Dataset[Any]):
-    """One row per item."""
-
-    def __init__(self, *columns: Tensor) -> None:
-        self.columns = columns
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        return tuple(column[index] for column in self.columns)
-
-
 class Tokens(Dataset[Any]):
     """One list of tokens per item."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from datamodules.tables.dataset import PackedRows, RowDataset
 
@@ -38,7 +38,7 @@ def measure(options: argparse.Namespace) -> Result:
     views.target[:] = target.numpy()
     data = InMemory(RowDataset(packed), batch_size=size, seed=0, sampler="shuffle")
     variants = [
-        Variant("stock", lambda: consume(stock.shuffled(stock.Rows(*columns), size))),
+        Variant("stock", lambda: consume(stock.shuffled(TensorDataset(*columns), size))),
         Variant("plain", lambda: consume(data.train_dataloader())),
         Variant("FastTensorDataLoader", lambda: consume(_index_tensors(columns, size))),
         _pytorch_tabular(numeric, codes, target, size),

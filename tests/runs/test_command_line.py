@@ -55,6 +55,10 @@ from script_runs import (  # noqa: F401 - an autouse fixture
         ),
         ("--config absent.yaml", "absent.yaml"),
         ("--config wrong.yaml", "unknown option --max_epohcs; did you mean '--max_epochs'?"),
+        (
+            "--config class.yaml",
+            "unknown --data ImageFolder; did you mean 'ImageFolderDataModule'?",
+        ),
         ("digits", "unexpected argument 'digits'"),
         ("--accelerator cuda", "--accelerator cuda is not available; this machine has cpu"),
         ("--strategy dpp --accelerator cpu", "invalid strategy name"),
@@ -66,6 +70,7 @@ def test_wrong_usage_gives_one_line_and_exit_code_2(run, arguments, said, monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     Path("wrong.yaml").write_text("max_epohcs: 3\n")
+    Path("class.yaml").write_text("data: {class_path: ImageFolder}\n")
     digits = "class_path: datamodules.samples.digits"
     Path("handed.yaml").write_text(f"data: {{{digits}, init_args: {{bath_size: 8}}}}\n")
     code, out, err = run(*arguments.split())
@@ -172,6 +177,13 @@ def test_help_is_grouped_and_shows_defaults(run):
         assert said in out
     assert re.search(r"--devices DEVICES(.*\n)*?.*default: 1\)", out)
     assert "paramref" not in out
+
+
+def test_help_for_a_named_class_lists_its_arguments(run):
+    code, out, err = run("--data", "TabularDataModule", "--help")
+    assert (code, err) == (0, "")
+    assert "--data.id_column" in out
+    assert "--max_epochs" not in out
 
 
 OPTIONS = {

@@ -94,7 +94,7 @@ def test_h15_each_file_once_in_order_whatever_batch_and_workers(
     assert found["probability"].is_between(1 / 3, 1).all()
 
 
-def test_h15_two_processes_write_what_one_writes(run, trained, flat):
+def test_h15_two_processes_write_the_same_table_as_one(run, trained, flat):
     given = ["--ckpt_path", trained, "--predict_path", flat, "--data.eval_batch_size", 3]
     assert run(*given, "--data.num_workers", 0, "--out", "one.csv")[0] == 0
     two = ["--devices", 2, "--strategy", "ddp", "--data.num_workers", 2, "--out", "two.csv"]
@@ -106,7 +106,7 @@ def test_h15_two_processes_write_what_one_writes(run, trained, flat):
 
 
 @pytest.mark.filterwarnings("ignore:1 of 7 predict files")
-def test_a_bad_file_keeps_its_row_without_an_answer(run, trained, flat):
+def test_an_unreadable_file_keeps_its_row_without_a_prediction(run, trained, flat):
     (flat / "p2.png").write_text("no image")
     given = ["--ckpt_path", trained, "--predict_path", flat, "--data.on_error", "skip"]
     code, said, wrong = run(*given, "--data.eval_batch_size", 1, "--out", "one.csv")
@@ -137,7 +137,7 @@ def test_parquet_and_all_probabilities(run, trained, flat):
     ]
 
 
-def test_one_file_may_be_predicted(run, trained, flat):
+def test_one_file_can_be_predicted(run, trained, flat):
     assert run("--ckpt_path", trained, "--predict_path", flat / "p1.png")[0] == 0
     assert table()["class"].to_list() == ["light"]
 
@@ -150,7 +150,7 @@ def test_class_names_come_from_the_checkpoint_and_not_from_folders(run, trained,
     assert by_name["p0.png"] == "dark"
 
 
-def test_a_checkpoint_that_another_program_wrote_is_read(run, trained, flat):
+def test_a_checkpoint_of_another_program_is_read(run, trained, flat):
     content = torch.load(trained, weights_only=True)
     del content["written_by"]
     torch.save(content, "plain.ckpt")
@@ -166,7 +166,7 @@ def test_regression_has_a_column_of_numbers(run, own):
     assert table()["row"].to_list() == [0, 1, 2, 3, 4]
 
 
-def test_a_class_of_the_users_is_imported_only_when_it_is_named(run, own):
+def test_the_users_own_class_is_imported_only_if_named(run, own):
     checkpoint = trained_on("own.Points", "--model", "own.OwnModel")
     code, _, err = run("--ckpt_path", checkpoint, "--predict_path", "x")
     assert code == 2
@@ -178,7 +178,7 @@ def test_a_class_of_the_users_is_imported_only_when_it_is_named(run, own):
     assert set(table()["class"]) <= {"minus", "plus"}
 
 
-def test_a_plain_lightning_datamodule_may_be_predicted(run, own):
+def test_a_plain_lightning_datamodule_can_be_predicted(run, own):
     checkpoint = trained_on("own.Plain", "--model", "own.OwnModel")
     named = ["--data", "own.Plain", "--model", "own.OwnModel"]
     code, _, err = run("--ckpt_path", checkpoint, *named)
@@ -193,7 +193,7 @@ def write_table(path, *, ids=True):
     Path(path).write_text(f"{'key,' if ids else ''}x,y,kind,t,u\n" + "\n".join(rows) + "\n")
 
 
-def test_rows_of_a_table_are_named_by_their_id(run):
+def test_table_rows_are_named_by_their_id(run):
     write_table("rows.csv")
     checkpoint = trained_on(
         "TabularDataModule", "--data.path", "rows.csv", "--data.target", "kind",
@@ -207,7 +207,7 @@ def test_rows_of_a_table_are_named_by_their_id(run):
     assert set(table()["class"]) <= {"a", "b"}
 
 
-def test_several_targets_of_a_table_are_named(run):
+def test_several_table_targets_are_named(run):
     write_table("rows.csv", ids=False)
     checkpoint = trained_on(
         "TabularDataModule", "--data.path", "rows.csv", "--data.target", "[t, u]",

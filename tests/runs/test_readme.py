@@ -63,7 +63,7 @@ def test_a_datamodule_of_your_own_works():
     assert torch.equal(dm.preview("val").inputs[:, 0] ** 2, dm.preview("val").target)
 
 
-def test_every_config_and_class_that_is_named_exists():
+def test_every_named_config_and_class_exists():
     for name in re.findall(r"`(?:scripts/configs/)?(\w+\.yaml)`", README):
         assert (ROOT / "scripts" / "configs" / name).is_file(), name
     import datamodules
@@ -72,7 +72,7 @@ def test_every_config_and_class_that_is_named_exists():
         assert hasattr(datamodules, name), name
 
 
-def test_nothing_of_a_machine_is_in_it():
+def test_the_readme_contains_no_local_paths():
     assert str(Path.home()) not in README
     assert sys.prefix not in README
     assert str(Path.cwd()) not in README
