@@ -149,11 +149,6 @@ def like_lengths(ranks: Ranks) -> str:
     return str(wrong) or (f"padding {waste:.0%}" if waste > 0.2 else "")
 
 
-def evaluated_once(ranks: Ranks) -> str:
-    """Check that each row is evaluated exactly once."""
-    return str(each_once(shuffled=False, repeats=0)(ranks))
-
-
 def epochs(ranks: Ranks) -> list[list[Sequence[int]]]:
     """Return the batches of all ranks together, by epoch."""
     return [[step for part in parts for step in part] for parts in zip(*ranks, strict=True)]
@@ -198,11 +193,7 @@ def plain(**options: Any) -> Callable[[], DataLoader[Any]]:
     return make
 
 
-def weights() -> list[float]:
-    """Return the inverse class frequency of each row."""
-    return [float(weight) for weight in 1 / np.bincount(LABELS)[LABELS]]
-
-
+WEIGHTS = (1 / np.bincount(LABELS)[LABELS]).tolist()  # inverse class frequency of each row
 CASES: dict[str, Case] = {
     "shuffle=True": Case(plain(shuffle=lambda: True), {}, each_once(shuffled=True)),
     "shuffle=False": Case(plain(), {"sampler": "sequential"}, each_once(shuffled=False)),
@@ -221,7 +212,7 @@ CASES: dict[str, Case] = {
         rows=SUBSET,
     ),
     "WeightedRandomSampler": Case(
-        plain(sampler=lambda: WeightedRandomSampler(weights(), ROWS)),
+        plain(sampler=lambda: WeightedRandomSampler(WEIGHTS, ROWS)),
         {"sampler": "balanced"},
         share,
     ),
@@ -237,5 +228,5 @@ CASES: dict[str, Case] = {
     "own batches by length": Case(
         plain(batch_sampler=LengthBatches), {"sampler": LengthBuckets(buckets=8)}, like_lengths
     ),
-    "validation loader": Case(plain(), {}, evaluated_once, evaluated=True),
+    "validation loader": Case(plain(), {}, each_once(shuffled=False, repeats=0), evaluated=True),
 }

@@ -44,11 +44,6 @@ def as_it_is(root: Path, folder: Path) -> Path:
     return root
 
 
-def steps_of(train: bool) -> Any:
-    """Return the transform of the stock loader."""
-    return stock.train_steps() if train else stock.eval_steps()
-
-
 def timm_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> Iterable[Any]:
     """Load with timm, without its prefetcher for devices."""
     from timm.data import ImageDataset, create_loader
@@ -89,7 +84,7 @@ def webdataset_batches(
 
     dataset = webdataset.WebDataset(tars, shardshuffle=len(tars) if train else False)
     dataset = (dataset.shuffle(1000) if train else dataset).decode("pil")
-    steps = steps_of(train)
+    steps = stock.transform(train=train)
     pairs = dataset.to_tuple("jpg", "cls").map_tuple(lambda p: steps(p.convert("RGB")), int)
     return DataLoader(
         pairs.batched(batch_size), batch_size=None, num_workers=min(workers, len(tars))
@@ -141,7 +136,7 @@ def mds_batches(folder: Path, *, train: bool, batch_size: int, workers: int) -> 
 
 def _transformed(base: Any, train: bool) -> Any:
     """Derive a dataset that decodes ``jpeg`` and applies torchvision's transform."""
-    steps = steps_of(train)
+    steps = stock.transform(train=train)
 
     class Photos(base):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Any:

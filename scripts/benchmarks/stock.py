@@ -18,21 +18,16 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CIFAR_MEAN, CIFAR_STD = [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]
 
 
-def train_steps() -> Any:
-    """Return RandomResizedCrop 224, flip, float, normalize."""
-    crop = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()]
-    return transforms.Compose([*crop, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
-
-
-def eval_steps() -> Any:
-    """Return Resize 256, CenterCrop 224, float, normalize."""
-    view = [transforms.Resize(256), transforms.CenterCrop(224)]
+def transform(*, train: bool) -> Any:
+    """Return torchvision's usual transform for ImageNet."""
+    train_view = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()]
+    view = train_view if train else [transforms.Resize(256), transforms.CenterCrop(224)]
     return transforms.Compose([*view, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
 
 def images(root: Path, *, train: bool, batch_size: int, workers: int) -> DataLoader[Any]:
     """Load torchvision's ImageFolder with torch's loader."""
-    dataset = datasets.ImageFolder(str(root), train_steps() if train else eval_steps())
+    dataset = datasets.ImageFolder(str(root), transform(train=train))
     return DataLoader(dataset, batch_size, shuffle=train, num_workers=workers)
 
 

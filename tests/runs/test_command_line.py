@@ -215,6 +215,10 @@ def test_h18_importing_a_script_starts_nothing(script, capfd, monkeypatch, tmp_p
     assert found
 
 
-@pytest.mark.parametrize("name", ["cross_validation", "failures", "run_folder"])
+MODULES = ["cross_validation", "failures", "run_folder"]
+MODULES += ["benchmarks.tables", "benchmarks.nasty_tables"]
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_of_the_scripts_pass(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
