@@ -213,7 +213,8 @@ def _unknown_option(parser: ArgumentParser, option: str, arguments: Sequence[str
                 f"--{kind} {returned_class(target).__name__} {option} ..."
             )
         known += names
-    same_argument = [o for o in known if o.endswith(f".{option[2:]}")]  # --lr: --model.lr
+    name = option.removeprefix("--").rpartition(".")[2]
+    same_argument = [o for o in known if o.endswith(f".{name}")]  # --lr: --model.lr
     hint = did_you_mean(option, same_argument or known, cutoff=0.5)
     return f"unknown option {option}; {hint}see --help"
 

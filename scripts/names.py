@@ -83,10 +83,14 @@ def makes(kind: str, value: Any) -> bool:
 
 def returned_class(function: Callable[..., Any]) -> Any:
     """Return the class that a function is annotated to return, or None."""
+    return _type_hints(function).get("return")
+
+
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(function).get("return")
+        return typing.get_type_hints(function)
     except NameError:  # a name imported for type checkers only
-        return None
+        return {}
 
 
 def allow_local_imports() -> None:
@@ -103,27 +107,40 @@ def import_path(path: str) -> Any:
 
 
 def argument_names(target: Any) -> list[str]:
-    """Return the argument names of a class and its bases, or of a function and what it returns."""
-    names = list(_parameters(target))
+    """Return the argument names of a class and its bases, or of a function and what it returns.
+
+    The keys of a TypedDict argument follow it: ``split_options``, ``split_options.group``, ...
+    """
+    functions = _functions(target)
     if inspect.isfunction(target) and inspect.isclass(made := returned_class(target)):
-        names += [name for name in _parameters(made) if name not in names]
-    return names
+        functions += _functions(made)
+    names: list[str] = []
+    for function in functions:
+        hints = _type_hints(function)
+        for name in _parameters(function):
+            kinds = (hints.get(name), *typing.get_args(hints.get(name)))
+            keys = [key for k in kinds if typing.is_typeddict(k) for key in k.__annotations__]
+            names += [name, *(f"{name}.{key}" for key in keys)]
+    return list(dict.fromkeys(names))
 
 
 def required_arguments(target: Any) -> list[str]:
     """Return the names of a class's arguments that have no default."""
-    return [name for name, p in _parameters(target).items() if p.default is p.empty]
-
-
-def _parameters(target: Any) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of a function, or of a class and its bases."""
-    functions = [target]
-    if inspect.isclass(target):
-        functions = [vars(c)["__init__"] for c in target.__mro__[:-1] if "__init__" in vars(c)]
     parameters: dict[str, inspect.Parameter] = {}
-    for function in functions:
-        for name, parameter in inspect.signature(function).parameters.items():
-            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                parameters.setdefault(name, parameter)
-    parameters.pop("self", None)
-    return parameters
+    for function in reversed(_functions(target)):
+        parameters |= _parameters(function)
+    return [name for name, p in parameters.items() if p.default is p.empty]
+
+
+def _functions(target: Any) -> list[Callable[..., Any]]:
+    """Return a function, or the ``__init__`` of a class and of its bases."""
+    if not inspect.isclass(target):
+        return [target]
+    return [vars(cls)["__init__"] for cls in target.__mro__[:-1] if "__init__" in vars(cls)]
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the named parameters of a function."""
+    named = inspect.signature(function).parameters.items()
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {name: p for name, p in named if name != "self" and p.kind not in variadic}

@@ -179,6 +179,27 @@ def test_help_is_grouped_and_shows_defaults(run):
     assert "paramref" not in out
 
 
+MARKED = """
+from typing import TypedDict
+import lightning as L
+
+class Marks(TypedDict, total=False):
+    colour: str
+
+class Marked(L.LightningDataModule):
+    def __init__(self, marks: Marks | None = None):
+        super().__init__()
+"""
+
+
+@pytest.mark.parametrize("option", ["--data.colour", "--data.marks.color"])
+def test_a_key_of_a_dict_argument_is_suggested(run, option):
+    Path("marked.py").write_text(MARKED)
+    code, _, err = run("--data", "marked.Marked", option, "red")
+    assert code == 2
+    assert f"unknown option {option}; did you mean '--data.marks.colour'?" in err
+
+
 def test_help_for_a_named_class_lists_its_arguments(run):
     code, out, err = run("--data", "TabularDataModule", "--help")
     assert (code, err) == (0, "")
