@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from datamodules.seeding.sample_seeds import Indices, Seen, run_seed, sample_seeds
+from datamodules.seeding.sample_seeds import CopyCounter, Indices, run_seed, sample_seeds
 
 from .plan import Batches, Plan
 
@@ -142,9 +142,9 @@ class ShardedBatchSampler(DistributedSampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         # Changes no state: a DataLoader with workers calls iter() twice.
         batches, rank, world = self.planned(), self.rank, self.num_replicas
-        seen = Seen(batches.indices, self.size) if self.seeded and self.draws else None
+        seen = CopyCounter(batches.indices, self.size) if self.seeded and self.draws else None
         if seen is not None:
-            seen.pass_over(batches.offsets[min(self.first * world, len(batches))])
+            seen.skip_to(batches.offsets[min(self.first * world, len(batches))])
         for b in range(rank + self.first * world, len(batches), world):
             part = slice(batches.offsets[b], batches.offsets[b + 1])
             indices = batches.indices[part]
