@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from datamodules.batches.collate import collate_pairs, pad, pad_pairs
 from datamodules.sampling.by_class import Stratified
 from datamodules.sampling.length_buckets import LengthBuckets
-from datamodules.sampling.plan import Exact
+from datamodules.sampling.plan import EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.sampling.strategies import Facts, Sequential, Shuffle, Views, Weighted
 from datamodules.splits.groups import allot_groups
@@ -164,7 +164,7 @@ def test_an_epoch_meets_every_sample_and_all_ranks_take_the_same_steps(kind, epo
 @tries
 @given(sizes, st.integers(1, 9), st.integers(1, 5))
 def test_evaluation_meets_each_sample_once_in_order_on_any_number_of_ranks(n, batch_size, world):
-    shared = ranks(Exact(n, batch_size), n, world, uneven="keep")
+    shared = ranks(EvaluationPlan(n, batch_size), n, world, uneven="keep")
     by_step = [
         index
         for step in range(max((len(batches) for batches in shared), default=0))
