@@ -752,7 +752,9 @@ def test_impossible_options_are_refused_when_built(options, message):
 
 
 def test_more_samples_asked_for_than_there_are(twelve):
-    with pytest.raises(ValueError, match=r"val and test ask for 30 \+ 10 samples, there are 36"):
+    with pytest.raises(
+        ValueError, match=r"val_split and test_split take 30 \+ 10 samples, there are 36"
+    ):
         small(twelve, val_split=30, test_split=10).setup()
     with pytest.raises(ValueError, match="val and test take all the images; lower val_split"):
         small(twelve, val_split=0.5, test_split=0.5).setup()

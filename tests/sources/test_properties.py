@@ -21,8 +21,8 @@ from datamodules.sampling.length_buckets import LengthBuckets
 from datamodules.sampling.plan import EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.sampling.strategies import Facts, Sequential, Shuffle, Views, Weighted
-from datamodules.splits.groups import allot_groups
-from datamodules.splits.split import share_out, split_indices
+from datamodules.splits.groups import assign_groups
+from datamodules.splits.split import apportion, split_indices
 from datamodules.tables.table import read_table
 from datamodules.texts.dataset import FlatRows, TextDataset
 from datamodules.texts.reader import read_texts
@@ -84,7 +84,7 @@ def test_what_is_shared_out_fits_and_is_as_near_to_the_proportion_as_there_is_ro
     size = np.array([pair[0] for pair in pairs])
     room = np.minimum(size, [pair[1] for pair in pairs])
     n = int(size.sum())
-    quota = share_out(size, min(total, n), n, room, np.linspace(0, 1, len(size), dtype=np.float32))
+    quota = apportion(size, min(total, n), n, room, np.linspace(0, 1, len(size), dtype=np.float32))
     assert ((quota >= 0) & (quota <= room)).all()
     assert quota.sum() == min(total, n, room.sum())
     if (room == size).all():
@@ -98,10 +98,10 @@ def test_no_group_lies_on_two_sides(members, parts, seed):
     n, generator = len(groups), torch.Generator().manual_seed(seed)
     wanted = [n - n // 3 * (parts - 1)] + [n // 3] * (parts - 1)
     if groups.max() + 1 < parts:
-        with pytest.raises(ValueError, match="groups cannot make"):
-            allot_groups(groups, wanted, generator)
+        with pytest.raises(ValueError, match="groups are too few"):
+            assign_groups(groups, wanted, generator)
         return
-    part = allot_groups(groups, wanted, generator)
+    part = assign_groups(groups, wanted, generator)
     assert part.shape == (n,)
     assert set(part.tolist()) == set(range(parts)), "no part is empty"
     assert all(len(set(part[groups == group].tolist())) == 1 for group in set(groups.tolist()))
