@@ -77,10 +77,6 @@ def balanced_weights(
         num_rows: All training rows.
         task: ``"multiclass"``: ``num_rows / (K * count)``, as in scikit-learn; ``"multilabel"``:
             negatives over positives of each label.
-
-    Example:
-        >>> balanced_weights([30, 10], num_rows=40, task="multiclass")
-        [0.6666666666666666, 2.0]
     """
     # the weight of a class without training rows is not used
     counts = [max(1, count) for count in class_counts]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import did_you_mean
-from .tabular_nets import TabularMLP, TabularResNet
+from .tabular_nets import TabularMLP
 from .text_nets import TextBag, TextTransformer
 from .vision_nets import build_torchvision_net, torchvision_names
 
@@ -119,7 +119,6 @@ def _text_sizes(sizes: dict[str, Any]) -> dict[str, Any]:
 NETS = {
     "small_resnet": NetSpec("image", SmallResNet, _image_sizes),
     "tabular_mlp": NetSpec("table", TabularMLP, _table_sizes),
-    "tabular_resnet": NetSpec("table", TabularResNet, _table_sizes),
     "text_bag": NetSpec("text", TextBag, _text_sizes),
     "text_transformer": NetSpec("text", TextTransformer, _text_sizes),
 }

@@ -21,10 +21,6 @@ class BadFile(NamedTuple):
         row: Position in the split's dataset.
         path: Path of the file, or name of the sample.
         reason: Message of the error.
-
-    Example:
-        >>> BadFile(row=3, path="a.jpg", reason="'a.jpg': the file is empty").path
-        'a.jpg'
     """
 
     row: int

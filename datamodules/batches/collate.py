@@ -22,10 +22,6 @@ def collate_pairs(samples: Sequence[tuple[Any, Any]]) -> Batch:
 
     Raises:
         StackError: If the samples do not stack; names the field, the sizes and two samples.
-
-    Example:
-        >>> collate_pairs([(torch.zeros(2), 0), (torch.ones(2), 1)]).inputs.shape
-        torch.Size([2, 2])
     """
     inputs, targets = zip(*samples, strict=True)
     return Batch(collate_inputs(inputs), _target(targets))

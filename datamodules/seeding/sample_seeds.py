@@ -41,10 +41,6 @@ def sample_seeds(seed: int, epoch: int, indices: Indices, copies: Indices) -> Se
 
     Returns:
         (N,) uint64 below 2^32.
-
-    Example:
-        >>> sample_seeds(0, 0, np.array([7, 8]), np.array([0])).tolist()
-        [433676353, 2875252898]
     """
     words = 0
     for part in (seed, epoch):

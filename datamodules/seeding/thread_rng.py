@@ -85,10 +85,6 @@ def thread_unsafe_step(transform: Any) -> str | None:
 
     Most of torchvision's transforms use torch's random functions only. Other callables may use
     ``random`` or NumPy, whose states are shared by all threads.
-
-    Example:
-        >>> thread_unsafe_step(lambda image: image)
-        '<lambda>'
     """
     from torchvision.transforms import transforms as v1
     from torchvision.transforms import v2

@@ -84,10 +84,6 @@ def limit_rows(rows: Indices, limit: float, *, seed: int, labels: Indices | None
 
     Returns:
         Ascending rows; all of them if there are no more than ``limit``.
-
-    Example:
-        >>> limit_rows(np.arange(10), 3, seed=0).tolist()
-        [1, 4, 7]
     """
     n = len(rows)
     total = max(1, round(n * limit)) if isinstance(limit, float) else int(limit)

@@ -25,10 +25,6 @@ def encode_groups(values: npt.ArrayLike, what: str) -> Indices:
 
     Raises:
         ValueError: If a sample has no group.
-
-    Example:
-        >>> encode_groups(["b", "a", "b"], "patient").tolist()
-        [1, 0, 1]
     """
     groups: npt.NDArray[Any] = np.asarray(values)
     if groups.ndim != 1:

@@ -33,10 +33,6 @@ def split_by_files(
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If a line is not a sample, or a sample is listed twice.
-
-    Example:
-        >>> split_by_files({"val": [0], "test": [3]}, 4)["train"].tolist()
-        [1, 2]
     """
     if not isinstance(files, Mapping) or not files:
         raise ValueError(

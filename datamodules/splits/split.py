@@ -56,7 +56,7 @@ def split_indices(
         splits = dict(zip(("test", "val", "train"), np.split(order, ends), strict=True))
     else:
         splits = _stratified(np.asarray(labels), counts, generator, names)
-    return {name: _ascending(splits[name], n) for name in ("train", "val", "test")}
+    return {name: np.sort(splits[name]) for name in ("train", "val", "test")}
 
 
 def check_shares(*, val: float | int, test: float | int) -> None:
@@ -148,13 +148,6 @@ def _stratified(
     return {name: np.concatenate(rows) for name, rows in splits.items()}
 
 
-def _ascending(rows: Indices, n: int) -> Indices:
-    """Sort different rows below ``n`` by marking them, in a fifth of the time of sorting."""
-    marked = np.zeros(n, np.bool_)
-    marked[rows] = True
-    return np.flatnonzero(marked)
-
-
 def _counted(
     labels: npt.NDArray[np.generic],
 ) -> tuple[npt.NDArray[np.generic], Indices, Indices]:
@@ -186,11 +179,6 @@ def apportion(
 
     Returns:
         (C,) quotas; they sum to ``total``, or to all the room if that is less.
-
-    Example:
-        >>> sizes = np.array([6, 3])
-        >>> apportion(sizes, 4, 9, sizes, np.zeros(2, np.float32)).tolist()
-        [3, 1]
     """
     exact = sizes * (total / max(1, n))
     quota: Indices = np.minimum(np.floor(exact + 1e-9).astype(np.int64), room)
