@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Literal
 
 import lightning as L
@@ -9,7 +10,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 
-from .arguments import check_choice, plain
+from .arguments import TrainingOptions, check_choice, plain
 from .metrics import RowStore, WeightedMean, weighted_mean
 from .nets import build_net, resolve_net
 from .optimise import backbone_parameters, head_of, make_optimizer, warmup_cosine
@@ -50,6 +51,10 @@ class TrainingModule(L.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(ignore=["net"], logger=False)  # the subclass's arguments too
+        # LightningCLI replaces them by its config, which lacks the defaults of typed options
+        defaults = inspect.signature(TrainingModule.__init__).parameters
+        for name in TrainingOptions.__annotations__:
+            self.hparams.setdefault(name, defaults[name].default)
         self.train_loss = WeightedMean()
         self.rows = RowStore("outputs", "target", "loss", "weight")
         self._backbone_frozen = False
