@@ -22,14 +22,14 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
-from command_line import DEFAULTS, instantiate, new_parser, parse, spell_out
+from command_line import add_objects, instantiate, new_parser, parse
 from datamodules import DataModule
 from datamodules.feature_packs.format import read_features
 from datamodules.feature_packs.writer import write_features
 from failures import Ranks, exit_code
 from models import Classifier, Regressor
 from models.backbones import build_backbone, trained_backbone
-from names import BASES, UsageError, known_names
+from names import UsageError
 from run_folder import WRITTEN_BY, read_checkpoint
 
 EPILOG = """
@@ -58,13 +58,7 @@ def build_parser() -> ArgumentParser:
     group.add_argument("--device", type=str, default="cpu", help="such as cpu or cuda")
     group.add_argument("--seed", type=int, default=0, help="seed of a model without weights")
     group.add_argument("--traceback", action="store_true", help="show errors in full")
-    parser.add_subclass_arguments(
-        BASES["data"],
-        "data",
-        default={"class_path": DEFAULTS["data"]},
-        metavar="NAME",
-        help=f"{', '.join(known_names('data'))}, or the import path of your own",
-    )
+    add_objects(parser, ["data"])
     return parser
 
 
@@ -76,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 def precompute(arguments: list[str], ranks: Ranks) -> None:
     """Build the model, run it and print what was written."""
     parser = build_parser()
-    config = parse(parser, spell_out(arguments, {"data": DEFAULTS["data"]}))
+    config = parse(parser, arguments)
     if config.out is None:
         raise UsageError("pass --out, the folder of the features")
     if config.batch_size < 1:
