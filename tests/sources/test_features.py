@@ -166,7 +166,7 @@ def test_a_backbone_is_a_net_without_its_last_layer():
         build_backbone("small_resnet", input_sizes=sizes)(torch.zeros(2, 3, 32, 32)).shape[1] == 128
     )
     assert build_backbone("resnet18")(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
-    with pytest.raises(ValueError, match="no last linear layer"):
+    with pytest.raises(ValueError, match="no linear layer with 3 outputs"):
         without_head(nn.Identity(), 3)
 
 
