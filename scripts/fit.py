@@ -48,6 +48,7 @@ from cross_validation import (
     print_folds,
 )
 from datamodules import DataModule
+from datamodules.core.inside import add_split_options
 from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError
@@ -203,7 +204,7 @@ def fit_folds(
         if metrics:
             objects = made(parser, config, speaks=False)
         data, model = objects.data, objects.model
-        data.part_as(options)
+        add_split_options(data, options)
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         record = Record(place, settings)

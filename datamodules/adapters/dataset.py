@@ -156,7 +156,7 @@ class WrappedDataset(Dataset[Any]):
             sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
 
-    def blank(self) -> Any:
+    def placeholder(self) -> Any:
         """A sample that can be read, for the shape of a batch without samples.
 
         Raises:

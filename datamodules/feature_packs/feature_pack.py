@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.core.datamodule import DataModule, Split
+from datamodules.core.inside import normalizer_of
 from datamodules.loading.make_loader import make_plain_loader
 from datamodules.readers.atomic_write import named_writes, write_all
 from datamodules.readers.file_lock import sole_writer
@@ -251,8 +252,8 @@ def _run(
         loader = make_plain_loader(
             dataset,
             batch_size=batch_size,
-            normalizer=data.normalizer_of(dataset),
-            collate_fn=data.default_collate(split),
+            normalizer=normalizer_of(data, dataset),
+            collate_fn=data._default_collate(split),
         )
         rows, at, targets = len(dataset), 0, []
         path = folder / f"{split}-features.npy"

@@ -128,7 +128,7 @@ class RowDataset(Dataset[Any]):
         names: Names the rows.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,

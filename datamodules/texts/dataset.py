@@ -179,7 +179,7 @@ class TextDataset:
         widths: Lengths that batches may have, ascending; None: the longest text's own.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,

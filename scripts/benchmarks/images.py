@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -21,7 +21,6 @@ from .rounds import Variant, compare, consume
 from .tables import Result
 from .worker_memory import after_an_epoch
 
-SETTLED = 48  # batches after which the number of threads was found
 SCALE = 255 * torch.tensor(stock.STD)[:, None, None]
 PACKS = {"resized_pack_raw": "resized-raw", "resized_pack_jpeg": "resized-jpeg"}
 
@@ -94,18 +93,13 @@ def _variants(
             """One from round to round, as a fit has: its memory for batches is used again."""
             # else the CPU time of worker processes would be counted when they end, rounds later
             more["loader_options"] = {"persistent_workers": False}
-            made = our_batches(root, pack, train=train, **{**sizes, **more})
-            seen = 0
-            while more.get("workers") == "auto" and seen < SETTLED:
-                seen += sum(1 for _ in made)
-            return made
+            return our_batches(root, pack, train=train, **{**sizes, **more})
 
         return lambda: consume(loader())
 
     return [
         Variant("stock", lambda: consume(stock.images(root, train=train, **sizes))),
         Variant("plain", ours()),
-        *([Variant("auto_workers", ours(workers="auto"))] if train else []),
         Variant("cache_ram", ours(cache="ram")),
         *(Variant(name, ours(pack)) for name, pack in packs.items()),
     ]
@@ -117,7 +111,7 @@ def our_batches(
     *,
     train: bool,
     batch_size: int,
-    workers: int | Literal["auto"],
+    workers: int,
     seed: int = 0,
     **more: Any,
 ) -> Iterable[Any]:

@@ -429,7 +429,7 @@ def test_parts_that_exist_are_kept(tmp_path, val):
     dm = small(tmp_path)
     assert [len(dm.train_dataset), len(dm.val_dataset)] == [8, 2]
     assert dm.test_dataset is None
-    with pytest.raises(ValueError, match=r"no test samples; the source holds none and test_split"):
+    with pytest.raises(ValueError, match=r"no test samples; there is no test data and test_split"):
         dm.test_dataloader()
 
 
