@@ -183,6 +183,8 @@ class Hooked(L.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.01)
 
 
+# true of any datamodule: Lightning's note that the module's hook is used
+@pytest.mark.filterwarnings("ignore:You have overridden `on_after_batch:UserWarning")
 @pytest.mark.parametrize("crossing", [False, True])
 @pytest.mark.parametrize(
     ("precision", "dtype"),
@@ -289,7 +291,7 @@ def test_a_fit_on_other_data_is_not_resumed(tmp_path):
         ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"batch_size": 2.5}, "whole number"),
         ({"split_seed": 2**70}, "64 bits"),
-        ({"loader_options": {"in_order": False}}, "from their rows"),
+        ({"loader_options": {"in_order": False}}, "rows of predictions"),
         ({"eval_batch_size": 0}, "at least 1"),
         ({"val_split": 0.7, "test_split": 0.5}, "sum to at most 1"),
         ({"val_split": 1.2}, "at most 1"),

@@ -19,6 +19,9 @@ from trainers import quiet_trainer as trainer
 from datamodules import DatasetDataModule, ImageFolderDataModule
 from datamodules.core.sync_guard import SyncGuard
 
+# true of any datamodule: Lightning's note that the module's hook is used
+pytestmark = pytest.mark.filterwarnings("ignore:You have overridden `on_after_batch:UserWarning")
+
 WORKERS = {
     "none": {"num_workers": 0},
     "processes": {"num_workers": 2, "worker_type": "process"},
@@ -67,7 +70,6 @@ def program_state():
             Image.Image.load,
         ),
         "worker info": (torch_worker._worker_info, get_worker_info()),
-        "start method": torch.multiprocessing.get_start_method(allow_none=True),
     }
 
 
@@ -125,6 +127,7 @@ def test_a_fit_without_validation_restores_the_warning_filters(fails_at):
     assert warnings.filters == before
 
 
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`:UserWarning")
 def test_other_peoples_loaders_still_get_lightnings_advice(images, monkeypatch):
     module = "lightning.pytorch.trainer.connectors.data_connector"
     monkeypatch.setattr(f"{module}.suggested_max_num_workers", lambda devices: 4)
@@ -132,7 +135,7 @@ def test_other_peoples_loaders_still_get_lightnings_advice(images, monkeypatch):
     images.train_dataloader()
     stock = DataLoader(TensorDataset(torch.zeros(4, 1), torch.zeros(4)), num_workers=0)
     with pytest.warns(UserWarning, match="'train_dataloader' does not have many workers"):
-        trainer(max_epochs=1).fit(Model(), stock)
+        trainer(max_epochs=1, limit_val_batches=0).fit(Model(), stock)
 
 
 def test_an_exception_in_a_run_restores_the_modules_log(images):
