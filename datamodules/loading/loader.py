@@ -41,11 +41,11 @@ class Loader(DataLoader[Any]):
     Example:
         >>> from datamodules.batches.collate import collate
         >>> from datamodules.sampling.plan import InOrder
-        >>> data = KeyedDataset([(0.5, 0), (0.25, 1), (0.75, 0)], collate_fn=collate)
-        >>> sampler = ShardedBatchSampler(InOrder(3, 2), 3)
+        >>> data = KeyedDataset([(0.5, 0), (0.2, 1), (0.7, 0), (0.9, 1)], collate_fn=collate)
+        >>> sampler = ShardedBatchSampler(InOrder(4, 2), 4)
         >>> loader = Loader(data, batch_sampler=sampler, collate_fn=lambda batch: batch)
         >>> [batch.target.tolist() for batch in loader]
-        [[0, 1], [0]]
+        [[0, 1], [0, 1]]
         >>> loader.state_dict()["batches"]
         2
     """
