@@ -19,9 +19,10 @@ from datamodules.images.ram_cache import RamCache
 from datamodules.loading.loader import Loader
 from datamodules.sampling.plan import Plan
 from datamodules.sampling.strategies import Sampling
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name, storable
-from datamodules.splits.options import SplitOptions, Uncut
-from datamodules.splits.split_samples import SPLITS, Indices, Split, limit_rows, split_by_settings
+from datamodules.splits.options import SplitInput, SplitOptions
+from datamodules.splits.split_samples import SPLITS, Split, limit_split, split_by_settings
 
 from .attributes import Fitted, SplitDataset
 from .inside import SampleFunctions, describe, request_of, skipped_of
@@ -164,10 +165,10 @@ class DataModule(L.LightningDataModule):
         """Split ``range(n)`` by ``val_split``, ``test_split``, ``split_options`` and ``limit``.
 
         Returns ascending rows of each split. Splits in ``given`` exist already and are not created;
-        the other arguments are those of :class:`~datamodules.splits.options.Uncut`.
+        the other arguments are those of :class:`~datamodules.splits.options.SplitInput`.
         """
-        uncut = Uncut(n, labels, names, column, keys)
-        return split_by_settings(uncut, self.hparams, SplitOptions.of(self._split_options), given)
+        samples = SplitInput(n, labels, names, column, keys)
+        return split_by_settings(samples, self.hparams, SplitOptions.of(self._split_options), given)
 
     classes = Fitted[list[str]](list, "Class names in the order of their index.")
     class_counts = Fitted[list[int]](list, "Train samples of each class.")
@@ -308,7 +309,7 @@ class DataModule(L.LightningDataModule):
             self.prepare_data()
 
     def _limit_rows(self, split: str, rows: Indices, labels: Any = None) -> Indices:
-        return limit_rows(split, rows, labels, self.hparams)
+        return limit_split(split, rows, labels, self.hparams)
 
     def _normalizer_of(self, dataset: Any) -> Callable[[Any], Any] | None:
         return DatasetInterface(dataset).normalizer or self.normalizer

@@ -82,9 +82,11 @@ class ImageDataModule(DataModule):
         return [dataset.describe(i) for i in range(len(dataset))]
 
     def _functions(self) -> SampleFunctions:
+        # not the properties: a loader for val has to work without the train transform
+        own = self._train_transform
         return SampleFunctions(
-            train_transform=self.train_transform,
-            given=(self._train_transform, self._eval_transform),
+            train_transform=self._preset("train") if own is None else own,
+            given=(own, self._eval_transform),
         )
 
     def _mix(self) -> Mix | None:

@@ -9,7 +9,7 @@ from datamodules.batches.bad_samples import SkippedFiles
 from datamodules.images.ram_cache import RamCache
 from datamodules.loading.loader import Loader
 from datamodules.sampling.plan import Plan
-from datamodules.seeding.thread_rng import drawn_elsewhere
+from datamodules.seeding.thread_rng import thread_unsafe_step
 from datamodules.settings.arguments import plain
 from datamodules.splits.options import SplitOptions
 from datamodules.splits.split_samples import SPLITS, Split
@@ -75,7 +75,7 @@ def worker_type_of(dm: DataModule) -> str:
     A process that is forked while threads run may inherit a lock that one of them holds.
     """
     worker_type: str = dm.hparams["worker_type"]
-    unsafe = any(map(drawn_elsewhere, dm._functions().given))
+    unsafe = any(map(thread_unsafe_step, dm._functions().given))
     return "process" if worker_type == "auto" and unsafe else worker_type
 
 

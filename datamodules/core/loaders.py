@@ -13,7 +13,7 @@ from datamodules.loading.loader import Loader
 from datamodules.loading.make_loader import make_loader, make_plain_loader
 from datamodules.sampling.by_name import facts_of, make_plan
 from datamodules.sampling.length_buckets import pads_to_bound
-from datamodules.sampling.plan import Exact, Plan
+from datamodules.sampling.plan import EvaluationPlan, Plan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.sampling.strategies import GlobalBatches, Sampling
 from datamodules.settings.arguments import given_again
@@ -121,7 +121,7 @@ class LoaderRequest:
     def _sampler(self) -> ShardedBatchSampler:
         data, train = self.dataset, self.split == "train"
         sampler = ShardedBatchSampler(
-            self.train_plan() if train else Exact(len(data), self.batch_size),
+            self.train_plan() if train else EvaluationPlan(len(data), self.batch_size),
             len(data),
             seed=self.settings["seed"],
             uneven=self.settings["uneven"] if train else "keep",

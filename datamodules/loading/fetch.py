@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
-from datamodules.batches.bad_samples import BadFile, PartBatch, no_rows, unreadable
+from datamodules.batches.bad_samples import BadFile, PartBatch, unreadable
 from datamodules.batches.batch import RowBatch
 from datamodules.batches.collate import StackError
 from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.batches.nested import map_tensors
 from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own
@@ -141,8 +142,8 @@ class KeyedDataset(Dataset[Any]):
                 return self._collated(rows, seeds)
         self._set_reading(-1)
         if bad and not kept:
-            placeholder = self.interface.skips.placeholder()
-            return PartBatch(no_rows(samples.collate_fn([placeholder])), 0, bad)
+            batch = samples.collate_fn([self.interface.skips.placeholder()])
+            return PartBatch(map_tensors(lambda tensor: tensor[:0], batch), 0, bad)
         try:
             batch = samples.join()
         except StackError as error:

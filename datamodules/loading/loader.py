@@ -40,9 +40,9 @@ class Loader(DataLoader[Any]):
 
     Example:
         >>> from datamodules.batches.collate import collate
-        >>> from datamodules.sampling.plan import InOrder
+        >>> from datamodules.sampling.plan import SequentialPlan
         >>> data = KeyedDataset([(0.5, 0), (0.2, 1), (0.7, 0), (0.9, 1)], collate_fn=collate)
-        >>> sampler = ShardedBatchSampler(InOrder(4, 2), 4)
+        >>> sampler = ShardedBatchSampler(SequentialPlan(4, 2), 4)
         >>> loader = Loader(data, batch_sampler=sampler, collate_fn=lambda batch: batch)
         >>> [batch.target.tolist() for batch in loader]
         [[0, 1], [0, 1]]

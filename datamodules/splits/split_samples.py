@@ -8,21 +8,22 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .folds import limited
-from .options import SplitOptions, Uncut, cut
+from datamodules.seeding.sample_seeds import Indices
+
+from .folds import limit_rows
+from .options import SplitInput, SplitOptions, split_by_options
 
 Split = Literal["train", "val", "test", "predict"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")
-Indices = npt.NDArray[np.int64]
 
 
 def split_by_settings(
-    uncut: Uncut, settings: Mapping[str, Any], options: SplitOptions, given: Container[str]
+    samples: SplitInput, settings: Mapping[str, Any], options: SplitOptions, given: Container[str]
 ) -> dict[str, Indices]:
     """Split samples by a datamodule's arguments.
 
     Args:
-        uncut: The samples, and what is known about them.
+        samples: The samples, and what is known about them.
         settings: ``val_split``, ``test_split``, ``split_seed`` and ``limit``.
         options: How samples are split.
         given: Splits that the source has already and that are not created here.
@@ -36,7 +37,7 @@ def split_by_settings(
 
     Example:
         >>> settings = {"val_split": 2, "test_split": 0, "split_seed": 0, "limit": None}
-        >>> parts = split_by_settings(Uncut(5), settings, SplitOptions(), given=())
+        >>> parts = split_by_settings(SplitInput(5), settings, SplitOptions(), given=())
         >>> {split: len(rows) for split, rows in parts.items()}
         {'train': 3, 'val': 2, 'test': 0}
     """
@@ -54,17 +55,17 @@ def split_by_settings(
         # leave no sample for another split
         none = name in given or (name == "test" and bool(given)) or options.folds is not None
         shares[name] = share if share is not None else 0.0 if none else 0.1
-    parts = cut(uncut, options, **shares, seed=settings["split_seed"])
-    labels = None if uncut.labels is None else np.asarray(uncut.labels)
+    parts = split_by_options(samples, options, **shares, seed=settings["split_seed"])
+    labels = None if samples.labels is None else np.asarray(samples.labels)
     return {
         split: rows
         if split in given
-        else limit_rows(split, rows, None if labels is None else labels[rows], settings)
+        else limit_split(split, rows, None if labels is None else labels[rows], settings)
         for split, rows in parts.items()
     }
 
 
-def limit_rows(
+def limit_split(
     split: str, rows: Indices, labels: npt.ArrayLike | None, settings: Mapping[str, Any]
 ) -> Indices:
     """Return the rows of a split that ``limit`` keeps, seeded and stratified.
@@ -82,7 +83,7 @@ def limit_rows(
     if limit is None:
         return rows
     codes = None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
-    kept = limited(rows, limit, seed=settings["split_seed"], labels=codes)
+    kept = limit_rows(rows, limit, seed=settings["split_seed"], labels=codes)
     if split == "train" and codes is not None:
         classes = int(codes.max(initial=-1)) + 1
         if len(kept) < min(classes, len(rows)):

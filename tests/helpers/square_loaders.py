@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 from datamodules.batches.collate import collate
 from datamodules.loading.iterable import StreamBatches
 from datamodules.loading.make_loader import make_loader
-from datamodules.sampling.plan import Shuffled
+from datamodules.sampling.plan import ShuffledPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 
@@ -38,7 +38,7 @@ class InMemory(Squares):
 def square_loader(dataset=None, *, batch_size=4, ranks=1, split="train", **options):
     dataset = Squares() if dataset is None else dataset
     sampler = ShardedBatchSampler(
-        Shuffled(len(dataset), batch_size),
+        ShuffledPlan(len(dataset), batch_size),
         len(dataset),
         num_replicas=ranks,
         rank=ranks - 1,

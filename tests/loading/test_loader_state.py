@@ -9,7 +9,7 @@ from datamodules.loading.make_loader import (
     make_loader,
     make_plain_loader,
 )
-from datamodules.sampling.plan import InOrder
+from datamodules.sampling.plan import SequentialPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 
@@ -77,7 +77,7 @@ def test_a_state_of_another_epoch_starts_at_the_first_batch():
 def test_the_state_depends_on_the_seed_even_if_the_batches_are_equal():
     places = []
     for seed in (0, 1):
-        sampler = ShardedBatchSampler(InOrder(10, 4), 10, seed=seed)
+        sampler = ShardedBatchSampler(SequentialPlan(10, 4), 10, seed=seed)
         loader = make_loader(Squares(), sampler, batch_size=4, collate_fn=collate, num_workers=0)
         places.append(loader.state_dict()["plan"])
     assert places[0] != places[1], "the samples' draws differ"

@@ -16,7 +16,7 @@ from datamodules.loading.make_loader import (
     make_plain_loader,
     make_stream_loader,
 )
-from datamodules.sampling.plan import Exact
+from datamodules.sampling.plan import EvaluationPlan
 from datamodules.sampling.sharded_sampler import RowBatches, ShardedBatchSampler
 
 
@@ -26,7 +26,7 @@ def test_each_batch_is_normalized_once_in_the_consuming_process():
 
 
 def test_a_predict_loader_exposes_rows_for_lightning():
-    sampler = ShardedBatchSampler(Exact(5, 2), 5, uneven="keep", seeded=False)
+    sampler = ShardedBatchSampler(EvaluationPlan(5, 2), 5, uneven="keep", seeded=False)
     loader = make_loader(
         Squares(5), sampler, batch_size=2, split="predict", collate_fn=collate, num_workers=0
     )

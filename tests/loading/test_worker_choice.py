@@ -16,7 +16,7 @@ from datamodules.loading.make_loader import (
     make_stream_loader,
 )
 from datamodules.loading.worker_faults import InSharedMemory
-from datamodules.sampling.plan import Shuffled
+from datamodules.sampling.plan import ShuffledPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 
@@ -26,7 +26,7 @@ def test_the_default_is_one_worker_per_core_and_at_most_one_per_batch(monkeypatc
     assert square_loader(num_workers=None).num_workers == 2
     assert square_loader(num_workers=None, batch_size=10).num_workers == 1
     assert square_loader(InMemory(), num_workers=None).num_workers == 0
-    sampler = ShardedBatchSampler(Shuffled(10, 2), 10, seed=0)
+    sampler = ShardedBatchSampler(ShuffledPlan(10, 2), 10, seed=0)
     make_loader(Squares(), sampler, batch_size=2, ranks=3)
     assert asked == [1, 1, 3]
 
@@ -79,7 +79,7 @@ def test_auto_means_threads_unless_something_needs_processes(dataset, options, t
     assert (chosen.threads, chosen.num_workers) == (threads, 2 - threads)
     by_default = make_loader(
         dataset,
-        ShardedBatchSampler(Shuffled(4, 1), 4, seed=0),
+        ShardedBatchSampler(ShuffledPlan(4, 1), 4, seed=0),
         batch_size=1,
         num_workers=2,
         collate_fn=collate,
