@@ -14,7 +14,7 @@ from .splits.groups import check_disjoint
 from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
-from .tables.encode import Encoded, pack
+from .tables.encode import EncodingCounts, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
 from .tables.table import Table, listed, read_table
 from .tables.table_splits import Part, column_values, split_by_column
@@ -135,7 +135,7 @@ class TabularDataModule(DataModule):
         self._read_notes: list[str] = []
         self._targets: Targets | None = None
         self._predict: Table | None = None
-        self._counts: dict[str, Encoded] = {}
+        self._counts: dict[str, EncodingCounts] = {}
 
     # --- what the base asks for --------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class TabularDataModule(DataModule):
         return {} if self._dataset(split) is None else dict(self._counts[split].filled)
 
     def __str__(self) -> str:
-        counts = [said for split, found in self._counts.items() for said in found.said(split)]
+        counts = [said for split, found in self._counts.items() for said in found.notes(split)]
         notes = [*self._read_notes, *self.fitted.get("notes", ())]
         return "\n  ".join([super().__str__(), *notes, *counts])
 

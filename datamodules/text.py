@@ -24,7 +24,7 @@ from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
-    Encoded,
+    EncodedTexts,
     check_vocab_size,
     encode,
     load_tokenizer,
@@ -125,7 +125,7 @@ class TextDataModule(DataModule):
         self._given = given_classes(classes, None)
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
-        self._encoded: dict[str, Encoded] = {}
+        self._encoded: dict[str, EncodedTexts] = {}
         self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
@@ -279,7 +279,7 @@ class TextDataModule(DataModule):
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
-    def _tokens(self, part: str) -> Encoded:
+    def _tokens(self, part: str) -> EncodedTexts:
         if part not in self._encoded:
             table, longest = self._tables[part], self._known("max_length")
             encoded = encode(

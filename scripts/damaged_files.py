@@ -199,13 +199,14 @@ def _features(folder: Path) -> Target:
     import torch
 
     from datamodules import DatasetDataModule
-    from datamodules.feature_packs import feature_pack as feature_packs
+    from datamodules.feature_packs import format as feature_packs
+    from datamodules.feature_packs.writer import write_features
     from datamodules.splits.split import fingerprint
 
     written = folder / "features"
     samples = [(torch.ones(2), label) for label in range(3)]
     data = DatasetDataModule(train=samples, val_split=0, test_split=0, num_workers=0)
-    feature_packs.write_features(data, torch.nn.Identity(), written)
+    write_features(data, torch.nn.Identity(), written)
     variant = {path.name: path.read_bytes() for path in written.iterdir()}
     manifest = json.loads(variant[feature_packs.MANIFEST])
 

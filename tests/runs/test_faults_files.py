@@ -141,7 +141,7 @@ from pathlib import Path
 import numpy as np, torch
 from datamodules import ImageFolderDataModule
 from datamodules.readers.cache import cached, written_once
-from datamodules.feature_packs.feature_pack import write_features
+from datamodules.feature_packs.writer import write_features
 from datamodules.images.packs.writer import write_pack
 from predictions import PredictionTable
 
