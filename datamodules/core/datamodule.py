@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["SPLITS", "DataModule", "Split"]
 
 # arguments that change train samples, besides the transform
-TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
+TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "fast_transforms")
 # Lightning's warnings of faults that cannot happen here
 ANSWERED = (
     # the module's own hook is called by ours
@@ -305,7 +305,7 @@ class DataModule(Loading):
         )
         size = self.hparams["batch_size"]
         kept = "" if self._ram_cache is None else f"; keeps {self._ram_cache}"
-        changed = "; draft=True changes pixels" if self.hparams.get("draft") else ""
+        changed = "; draft=True changes pixels" if self._image_options.get("draft") else ""
         return f"{type(self).__name__}({said or 'not set up'}; batch_size={size}{changed}{kept})"
 
     # --- inside ------------------------------------------------------------------------------
@@ -313,11 +313,12 @@ class DataModule(Loading):
     def _transforms(self) -> dict[str, Any]:
         """What makes train samples and batches besides the plan, by argument."""
         own = getattr(self, "_train_transform", None)
+        options = {**self.hparams, **self._image_options}
         return {
             "train_transform": getattr(self, "train_transform", own),
             "load": getattr(self, "_load", None),
             "collate": self.loader_options.get("collate_fn") or getattr(self, "_collate", None),
-            **{name: self.hparams.get(name) for name in TRAIN_OPTIONS},
+            **{name: options.get(name) for name in TRAIN_OPTIONS},
         }
 
     def _prepare(self, split: Split) -> None:

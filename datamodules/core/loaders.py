@@ -158,8 +158,9 @@ class Loading(Source, L.LightningDataModule):
 
     def _make_ram_cache(self) -> RamCache | None:
         """The one cache of all splits, where it was asked for."""
-        if self.hparams["cache"] is not None and self._ram_cache is None:
-            self._ram_cache = RamCache(self.hparams["cache_bytes"], ranks=self._ranks_here())
+        options = self._image_options
+        if options["cache"] is not None and self._ram_cache is None:
+            self._ram_cache = RamCache(options["cache_bytes"], ranks=self._ranks_here())
         return self._ram_cache
 
     def _remedy(self, split: Split) -> str:

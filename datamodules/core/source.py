@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ class Source:
 
     task: Literal["multiclass", "multilabel", "regression"] = "multiclass"
     hparams: Any
+    # of a source that takes image_options: all of them, see images/options.py
+    _image_options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.core.datamodule import DataModule, Split
+from datamodules.images.options import with_defaults
 from datamodules.loading.make_loader import make_plain_loader
 from datamodules.readers.atomic_write import named_writes, write_all
 from datamodules.readers.file_lock import sole_writer
@@ -32,7 +33,7 @@ from datamodules.splits.split import fingerprint
 
 FORMAT, VERSION = "lightning-datamodules features", 1
 MANIFEST = "features.json"
-FRAME = ("mode", "image_size", "crop_first")  # options that change pixels
+FRAME = ("mode", "image_size", "draft", "fast_transforms")  # options that change pixels
 PARTS: tuple[Split, ...] = ("train", "val", "test")
 
 
@@ -66,7 +67,8 @@ def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
     transform = getattr(data, "eval_transform", None)
     normalizer = {} if data.normalizer is None else vars(data.normalizer)
     said = [f"{name}={normalizer[name]}" for name in ("mean", "std") if name in normalizer]
-    said += [f"{name}={data.hparams[name]}" for name in FRAME if name in data.hparams]
+    options = {**data.hparams, **with_defaults(data.hparams.get("image_options"))}
+    said += [f"{name}={options[name]}" for name in FRAME if name in options]
     weights: list[Any] = [type(net).__qualname__]
     for name, value in sorted(net.state_dict().items()):
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Reads CSV and Parquet by polars into NumPy columns; nothing of polars is left afterwards."""
+"""Read CSV, Parquet and DataFrames with polars into NumPy columns; no polars object is kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datamodules.readers.csv_frame import CsvFrame, read_csv
+from datamodules.readers.data_frame import Frame, is_frame, to_polars
 from datamodules.readers.parquet_check import check_parquet_file
 from datamodules.splits.split import fingerprint
 
@@ -135,8 +136,9 @@ def _is_number(text: str) -> bool:
 
 
 def read_table(
-    path: str | Path,
+    path: str | Path | Frame,
     *,
+    argument: str = "path",
     separator: str | None = None,
     decimal_comma: bool | None = None,
     encoding: str | None = None,
@@ -146,12 +148,14 @@ def read_table(
     skip: Collection[str] = (),
     styles: Mapping[str, Style] | None = None,
 ) -> Table:
-    """Read a CSV file (gzip too) or a Parquet file; the content decides, not the ending.
+    """Read a CSV file (gzip too), a Parquet file or a DataFrame.
 
-    Every record is read, or the line that hinders is named. Empty cells are missing.
+    The content of a file decides, not the ending. Every record is read, or an error names the
+    line. Empty cells are missing values. A DataFrame is read like a Parquet file of its columns.
 
     Args:
-        path: The file.
+        path: The file, or a polars or pandas DataFrame.
+        argument: Name of the argument that gave a DataFrame, for messages.
         separator: Of fields; None finds comma, semicolon, tab or bar.
         decimal_comma: Whether ``1,5`` is a number; None finds it by column.
         encoding: Any of Python's; None finds UTF-8, UTF-16, UTF-32 and cp1252.
@@ -166,13 +170,17 @@ def read_table(
         FileNotFoundError: If there is no such file.
         ValueError: If it is not a table, holds no rows, or a record is damaged.
     """
-    path = _existing(path)
     rules = CellRules(known=dict(styles or {}))._replace(**check_nulls(null_values))
+    # a Parquet file or a DataFrame tells texts from numbers and marks what is missing
+    typed_rules = rules._replace(typed=True, null_words=tuple(null_values or ()))
+    if is_frame(path):
+        rules, path = typed_rules, to_polars(path, f"{argument}=DataFrame")
+        return _convert(CsvFrame(path), path.columns, f"{argument}=DataFrame", rules, only, skip)
+    path = _existing(path)
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:
-        # a Parquet file tells texts from numbers and marks what is missing
-        rules = rules._replace(typed=True, null_words=tuple(null_values or ()))
+        rules = typed_rules
         with _polars_errors(path.name, "Parquet; it may be cut or damaged: write it anew"):
             frame, names = _read_parquet(path, only, skip)
         parts = CsvFrame(frame)
@@ -189,15 +197,27 @@ def read_table(
         )
         names = parts.frame.columns
         rules = rules._replace(styles=_styles(decimal_comma, parts.separator), strip=parts.blanks)
+    return _convert(parts, names, path.name, rules, only, skip)
+
+
+def _convert(
+    parts: CsvFrame,
+    names: Sequence[str],
+    source: str,
+    rules: CellRules,
+    only: Collection[str] | None,
+    skip: Collection[str],
+) -> Table:
+    """Convert the columns of a frame that is ours: they are taken out of it."""
     frame, rows = parts.frame, parts.frame.height
     if not rows:
-        raise ValueError(f"{path.name} holds column names and no rows")
+        raise ValueError(f"{source} holds column names and no rows")
     columns = []
     for name in names:
         # one by one: the texts of a column are freed before the next one is read
         if name not in skip and (only is None or name in only):
             columns.append(read_column(frame.drop_in_place(name), rules))
-    return Table(path.name, names, columns, rows, notes=parts.notes, twice=parts.twice)
+    return Table(source, names, columns, rows, notes=parts.notes, twice=parts.twice)
 
 
 def _existing(path: str | Path) -> Path:

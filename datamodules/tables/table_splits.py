@@ -1,12 +1,14 @@
-"""Which rows of a table make which split, as far as columns of the table say so."""
+"""Split the rows of a table by one of its columns, and check groups of several tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.splits.groups import check_apart
 from datamodules.splits.options import SPLIT_WORDS
 
 from .table import Table, listed
@@ -23,14 +25,19 @@ class Part(NamedTuple):
     table: Table
     rows: npt.NDArray[np.int64]
 
+    @classmethod
+    def of(cls, table: Table) -> Part:
+        """Return all rows of a table."""
+        return cls(table, np.arange(table.rows))
+
 
 def split_by_column(table: Table, name: str) -> dict[str, Part]:
-    """Splits as a column of ``train``, ``val`` (``valid``, ``validation``, ``dev``), ``test`` says.
+    """Split by a column of ``train``, ``val`` (``valid``, ``validation``, ``dev``), ``test``.
 
     Raises:
         ValueError: If a cell is empty or says something else; names column, value and row.
     """
-    codes, words = table.column(name, "split_column").as_words
+    codes, words = table.column(name, "split_options 'column'").as_words
     splits = [SPLIT_WORDS.get(word.strip().casefold(), "") for word in words]
     by_row = np.array([*splits, ""])[codes]
     strange = np.flatnonzero(by_row == "")
@@ -39,7 +46,7 @@ def split_by_column(table: Table, name: str) -> dict[str, Part]:
         raise ValueError(
             f"{table.name}: {name!r} must say train, val or test in each row, it holds "
             f"{table.columns[name].word(row)!r} in {len(strange)} rows, the first is row {row} "
-            "(counted from 0); mend them, or pass another split_column"
+            "(counted from 0); fix them, or name another column"
         )
     parts = {split: np.flatnonzero(by_row == split) for split in ("train", "val", "test")}
     if not len(parts["train"]):
@@ -48,9 +55,26 @@ def split_by_column(table: Table, name: str) -> dict[str, Part]:
 
 
 def column_values(table: Table, name: str) -> npt.NDArray[np.generic]:
-    """(N,) cells of a column for ``split_options``: numbers, or words with ``""`` for none."""
+    """Return the (N,) cells of a column: numbers, or words with ``""`` for a missing value."""
     column = table.column(name, "split_options")
     if column.codes is None and column.numbers is not None:
         return column.numbers
     codes, words = column.as_words
     return np.array([*words, ""], object)[codes]
+
+
+def check_groups(parts: Mapping[str, Part], group: str | None, given: Sequence[str]) -> None:
+    """Refuse a val or test table that shares a group with train or each other.
+
+    Args:
+        parts: Rows of each split.
+        group: The column of groups, or None.
+        given: Splits with a table of their own.
+
+    Raises:
+        ValueError: Names the group.
+    """
+    if group is not None and given:
+        own = {split: parts[split] for split in ("train", *given)}
+        groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in own.items()}
+        check_apart(groups, repr(group))

@@ -23,6 +23,7 @@ from datamodules.readers.parquet_check import check_parquet
 from datamodules.readers.path_list import PathList
 
 Column = int | str
+ROW_SOURCES = (".parquet", ".pq", "=dataframe", "=list")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 # the longer mark first: UTF-32's begins with UTF-16's
 MARKS = (
@@ -44,7 +45,7 @@ class Places:
 
     def __init__(self, source: str, lines: npt.NDArray[np.int64] | PathList) -> None:
         self.source = source
-        self.kind = "row" if source.lower().endswith((".parquet", ".pq")) else "line"
+        self.kind = "row" if source.lower().endswith(ROW_SOURCES) else "line"
         self.lines = lines if isinstance(lines, PathList) else torch.from_numpy(lines)
 
     def __call__(self, index: int) -> str:
@@ -59,7 +60,7 @@ class Cells(NamedTuple):
 
     Attributes:
         source: The path.
-        by_role: N values of each role (``text``, ``text_pair``, ``label``); None is missing.
+        by_role: N values of each role (``text``, ``text_pair``, ``target``); None is missing.
         columns: What the column of each role is called.
         lines: (N,) int64, the line of each row (its number from 0 in Parquet), or N paths.
         typed: Whether the format tells texts from numbers.
@@ -152,7 +153,7 @@ def _find(columns: Sequence[str], roles: Mapping[str, Column]) -> dict[str, int]
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(
                 f"no column {column!r} for {role}=; {hint}it has {_said(columns)}; a file without "
-                "a header row is read by numbers, such as text=0, label=1"
+                "a header row is read by numbers, such as text=0, target=1"
             )
         found[role] = at[0]
     return found
@@ -256,7 +257,7 @@ def _read_folder(
     if "text_pair" in roles:
         raise ValueError(f"{str(path)!r} is a folder and has no text_pair; pass a file of pairs")
     folders = [path]
-    if "label" in roles:
+    if "target" in roles:
         folders = [folder for folder in _entries(path) if folder.is_dir()]
         if not folders:
             raise ValueError(
@@ -277,8 +278,8 @@ def _read_folder(
             raise ValueError(f"{str(file)!r}: {error}") from error
         read.append((label, str(file)))
     cells: dict[str, list[Any]] = {"text": texts}
-    if "label" in roles:
-        cells["label"] = [label for label, _ in read]
+    if "target" in roles:
+        cells["target"] = [label for label, _ in read]
     return Cells(str(path), cells, roles, PathList(file for _, file in read))
 
 

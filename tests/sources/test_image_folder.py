@@ -77,7 +77,7 @@ def test_several_labels_pass_the_contract(tmp_path):
     (tmp_path / "t.csv").write_text("file,odd,third\n" + "".join(rows))
     check_datamodule(
         lambda **o: ImageFolderDataModule(
-            tmp_path, table="t.csv", label_column=["odd", "third"], image_size=8, **o
+            tmp_path, table="t.csv", target=["odd", "third"], image_size=8, **o
         )
     )
 
@@ -295,8 +295,7 @@ def test_h15_each_file_is_predicted_once_in_order(tmp_path, batch_size, workers)
         predict_path=str(tmp_path / "flat"),
         eval_batch_size=batch_size,
         num_workers=workers,
-        mean=[0.0] * 3,
-        std=[1.0] * 3,
+        image_options={"mean": [0.0] * 3, "std": [1.0] * 3},
     )
     assert loaded.classes == ["x", "y"]
     greys = quiet_trainer(tmp_path).predict(Greys(), loaded)
@@ -486,7 +485,7 @@ def test_a_table_gives_the_labels(tmp_path):
     class_folders(tmp_path / "photos", {"x": 10})
     rows = [f"{i},{['pug', 'collie'][i % 2]}\n" for i in range(10)]
     (tmp_path / "train.csv").write_text("image,breed\n" + "".join(rows))
-    options = {"file_column": "image", "label_column": "breed", "val_split": 2, "test_split": 0}
+    options = {"file_column": "image", "target": "breed", "val_split": 2, "test_split": 0}
     dm = small(tmp_path / "photos", table=tmp_path / "train.csv", **options)
     assert dm.classes == ["collie", "pug"]
     assert dm.class_counts == [4, 4]
@@ -502,10 +501,10 @@ def test_several_labels_a_row(tmp_path, form):
     class_folders(tmp_path, {"x": 8})
     if form == "one cell":
         rows = [f"{i},{'haze ' * (i % 2)}clear\n" for i in range(8)]
-        content, options = "file,tags\n", {"label_column": "tags", "label_separator": " "}
+        content, options = "file,tags\n", {"target": "tags", "label_separator": " "}
     else:
         rows = [f"{i},1,{i % 2}\n" for i in range(8)]
-        content, options = "file,clear,haze\n", {"label_column": ["clear", "haze"]}
+        content, options = "file,clear,haze\n", {"target": ["clear", "haze"]}
     (tmp_path / "t.csv").write_text(content + "".join(rows))
     dm = small(tmp_path, table="t.csv", val_split=0, test_split=0, **options)
     assert dm.task == "multilabel"
@@ -525,10 +524,10 @@ def test_several_labels_a_row(tmp_path, form):
     "options",
     [
         {"label_separator": " "},
-        {"label_column": ["a", "b"]},
-        {"table": "t.csv", "label_column": []},
+        {"target": ["a", "b"]},
+        {"table": "t.csv", "target": []},
         {"table": "t.csv", "label_separator": ""},
-        {"table": "t.csv", "label_column": ["a"], "label_separator": " "},
+        {"table": "t.csv", "target": ["a"], "label_separator": " "},
     ],
 )
 def test_label_options_that_do_not_fit_are_refused_when_built(tmp_path, options):
@@ -636,14 +635,16 @@ def test_batches_are_normalised_float32(twelve):
 
 
 def test_grey_mode_gives_one_channel(twelve):
-    dm = small(twelve, mode="L", mean=[0.0], std=[1.0], eval_transform=v2.Identity())
+    dm = small(
+        twelve, mode="L", image_options={"mean": [0.0], "std": [1.0]}, eval_transform=v2.Identity()
+    )
     assert dm.input_sizes == {"input_shape": [1, 8, 8]}
     for split in ("train", "val"):
         assert dm.preview(split).inputs.shape[1:] == (1, 8, 8)
     with Image.open(dm.val_dataset.sources[0]) as image:
         assert torch.equal(dm.preview("val").inputs[0], v1.ToTensor()(image.convert("L")))
     with pytest.raises(ValueError, match="mode='L' has 1 channels, got 3 values of mean"):
-        small(twelve, mode="L", mean=[0.5] * 3, std=[1.0] * 3)
+        small(twelve, mode="L", image_options={"mean": [0.5] * 3, "std": [1.0] * 3})
 
 
 def test_orientation_is_applied_in_every_split(tmp_path):
@@ -686,8 +687,7 @@ def test_a_users_own_transform_of_any_kind(twelve, transform, finished, workers)
         train_transform=transform,
         eval_transform=transform,
         num_workers=workers,
-        mean=[0.0] * 3,
-        std=[0.5] * 3,
+        image_options={"mean": [0.0] * 3, "std": [0.5] * 3},
         loader_options={"persistent_workers": False},
     )
     for split in ("train", "val"):
@@ -733,17 +733,20 @@ def test_real_photos_in_three_parts_are_read(data_dir):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "RGBA"}, "mode must be 'RGB' or 'L', got 'RGBA'"),
-        ({"unknown_classes": "skip"}, "must be 'raise' or 'drop', got 'skip'"),
+        ({"mode": "RGBA"}, "unknown mode 'RGBA'; .*known: RGB, L"),
+        ({"unknown_classes": "skip"}, "unknown unknown_classes 'skip'; known: raise, drop"),
         ({"image_size": 0}, "image_size must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"eval_batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"val_split": 0.7, "test_split": 0.5}, "fractions must sum to at most 1, got val=0.7"),
         ({"val_split": 1.5}, "val_split=1.5 is a float and so a fraction"),
-        ({"std": [0.0, 1.0, 1.0]}, "std > 0"),
-        ({"mean": []}, "one value a channel"),
+        ({"image_options": {"std": [0.0, 1.0, 1.0]}}, "std > 0"),
+        ({"image_options": {"mean": []}}, "one value a channel"),
         ({"classes": ["a", "a"]}, "a name twice"),
-        ({"mean": [123.0, 117.0, 104.0]}, "on the scale 0 to 1, .*; divide by 255"),
+        (
+            {"image_options": {"mean": [123.0, 117.0, 104.0]}},
+            "on the scale 0 to 1, .*; divide by 255",
+        ),
     ],
 )
 def test_impossible_options_are_refused_when_built(options, message):
@@ -754,7 +757,7 @@ def test_impossible_options_are_refused_when_built(options, message):
 def test_more_samples_asked_for_than_there_are(twelve):
     with pytest.raises(ValueError, match=r"val and test ask for 30 \+ 10 samples, there are 36"):
         small(twelve, val_split=30, test_split=10).setup()
-    with pytest.raises(ValueError, match="val and test take all the images; lower val_split"):
+    with pytest.raises(ValueError, match="val and test take all images; lower val_split"):
         small(twelve, val_split=0.5, test_split=0.5).setup()
 
 

@@ -111,7 +111,7 @@ def test_columns_with_a_part_of_their_own_are_no_features(people):
     ]
     path = write(people.parent / "t.csv", rows, "id,who,part,x,z,label")
     dm = TabularDataModule(
-        path, "label", id_column="id", group_column="who", split_column="part", drop=["z"]
+        path, "label", id_column="id", split_options={"column": "part"}, drop=["z", "who"]
     )
     assert dm.feature_names == ["x"]
     assert dm.val_dataset.describe(0) == "row 1 of t.csv, id p1"
@@ -121,7 +121,9 @@ def test_columns_with_a_part_of_their_own_are_no_features(people):
 def test_a_group_stays_on_one_side(people):
     rows = [[f"g{i % 10}", i * 0.5, i // 10 % 2] for i in range(60)]
     path = write(people.parent / "t.csv", rows, "who,x,label")
-    dm = TabularDataModule(path, "label", group_column="who", val_split=0.2, test_split=0.3)
+    dm = TabularDataModule(
+        path, "label", split_options={"group": "who"}, val_split=0.2, test_split=0.3
+    )
     dm.setup()
     groups = {s: {int(i) % 10 for i in part.rows} for s, part in dm._parts.items()}
     assert [len(groups[s]) for s in ("train", "val", "test")] == [5, 2, 3]
@@ -238,7 +240,10 @@ def test_nothing_of_the_reader_is_left_after_reading(people):
         ({"target": "pay", "task": "multiclass"}, r"'pay' holds 0.25 in row 1 .* no class"),
         ({"target": "kind", "target_scaling": True}, "target_scaling=True is for"),
         ({"numeric": ["kind"]}, r"'kind' holds \d+ cells that are no numbers: "),
-        ({"split_column": "kind"}, r"'kind' must say train, val or test .* 'a' in 60 rows"),
+        (
+            {"split_options": {"column": "kind"}},
+            r"'kind' must say train, val or test .* 'a' in 60 rows",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(people, options, said):
@@ -253,9 +258,9 @@ def test_what_does_not_fit_is_named(people, options, said):
         ({"encode": "one-hot"}, "unknown encode 'one-hot'; did you mean 'onehot'"),
         ({"task": "classification"}, "unknown task"),
         ({"unknown_classes": "skip"}, "unknown unknown_classes"),
-        ({"numeric": ["x"], "categorical": ["x"]}, "x stands in numeric and in categorical"),
-        ({"split_column": "s", "val_split": 0.1}, "split_column parts the rows"),
-        ({"split_column": "s", "val_path": "v.csv"}, "split_column parts the rows"),
+        ({"numeric": ["x"], "categorical": ["x"]}, "x is in numeric and in categorical"),
+        ({"split_options": {"column": "s"}, "val_split": 0.1}, "decides; leave val_split out"),
+        ({"split_options": {"column": "s"}, "val_path": "v.csv"}, "decides; leave val_path out"),
         ({"classes": ["a", "a"]}, "holds a name twice"),
         ({"batch_size": 0}, "batch_size must be"),
     ],
@@ -316,14 +321,14 @@ def test_given_classes_keep_their_order_and_may_be_absent_from_train(people):
 def test_nothing_is_learnt_from_other_rows(tmp_path, changed):
     rows = [[i * 0.5, "ab"[i % 2], ("train", "val", "test")[i % 3], i % 2] for i in range(30)]
     first = TabularDataModule(
-        write(tmp_path / "a.csv", rows, "x,c,part,label"), "label", split_column="part"
+        write(tmp_path / "a.csv", rows, "x,c,part,label"), "label", split_options={"column": "part"}
     )
     strange = iter(["007", "", "NA", "1e9", "12345678901234567890"] * 9)
     for row in rows:
         if row[2] == changed:
             row[0], row[1], row[3] = next(strange), "z", row[3] + 0.0
     second = TabularDataModule(
-        write(tmp_path / "b.csv", rows, "x,c,part,label"), "label", split_column="part"
+        write(tmp_path / "b.csv", rows, "x,c,part,label"), "label", split_options={"column": "part"}
     )
     first.setup()
     second.setup()
@@ -502,7 +507,7 @@ def test_h24_what_training_never_saw_has_a_code_of_its_own(cases_dir, tmp_path):
 
 
 def test_h25_scaling_is_learnt_from_train_rows_alone(cases_dir):
-    dm = TabularDataModule(cases_dir / "tab_leak.csv", "label", split_column="part")
+    dm = TabularDataModule(cases_dir / "tab_leak.csv", "label", split_options={"column": "part"})
     dm.setup()
     [feature] = dm.fitted["features"]
     assert (feature["mean"], feature["std"]) == (1.0, 1.0)  # population

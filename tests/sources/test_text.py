@@ -224,7 +224,7 @@ def test_what_is_cut_is_counted_and_said(file, caplog):
     assert lengths.max() == 6
     assert np.array_equal(lengths, np.minimum(full, 6))
     assert dm.truncated["train"] == (full > 6).sum() > 0
-    assert f"cut to 6 tokens: train {(full > 6).sum()}" in str(dm)
+    assert f"truncated to 6 tokens: train {(full > 6).sum()}" in str(dm)
 
 
 def test_an_unstarted_module_says_so_and_reads_nothing(tmp_path):
@@ -242,7 +242,7 @@ def test_an_unstarted_module_says_so_and_reads_nothing(tmp_path):
         ({"padding_side": "rigth"}, "did you mean 'right'"),
         ({"unknown_classes": "skip"}, "unknown_classes 'skip'"),
         ({"separator": "::"}, "separator must be one character"),
-        ({"label_pattern": "("}, "is no regular expression"),
+        ({"label_pattern": "("}, "is not a regular expression"),
         ({"classes": ["a", "a"]}, "a name twice"),
         ({"val_split": 1.5}, "at most 1"),
     ],
@@ -262,7 +262,7 @@ def test_bad_columns_are_refused_by_name(file):
 def test_the_command_line_knows_every_option(file):
     parser = ArgumentParser()
     parser.add_class_arguments(TextDataModule, "data")
-    arguments = ["--data.path", str(file), "--data.text", "0", "--data.label", "label"]
+    arguments = ["--data.path", str(file), "--data.text", "0", "--data.target", "label"]
     parsed = parser.parse_args([*arguments, "--data.header", "true", "--data.batch_size", "17"])
     dm = parser.instantiate(parsed).data
     assert dm.hparams["text"] == 0

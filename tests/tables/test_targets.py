@@ -119,7 +119,7 @@ def test_several_labels_in_columns_and_in_cells(tmp_path):
     assert cells.encode("train", fitted)[1].tolist() == expected
 
 
-def test_a_label_column_holds_0_and_1_alone(tmp_path):
+def test_a_target_holds_0_and_1_alone(tmp_path):
     (tmp_path / "t.csv").write_text("x,cat,dog\n1,0,2\n")
     table = read_table(tmp_path / "t.csv")
     with pytest.raises(
