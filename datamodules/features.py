@@ -56,8 +56,7 @@ class FeaturesDataModule(DataModule):
         for name in KEPT:
             if self.hparams[name]:
                 raise ValueError(
-                    f"{name} was given, but features keep the splits they were computed from; leave "
-                    f"{name} out"
+                    f"{name} was given, but features keep the splits of their data; leave it out"
                 )
         self._parts: dict[str, tuple[Tensor, Tensor]] = {}
         self._manifest: dict[str, Any] = {}

@@ -17,6 +17,7 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from lightning.pytorch.accelerators import AcceleratorRegistry
 
+from datamodules.core.options import RENAMED
 from names import (
     BASES,
     UsageError,
@@ -253,6 +254,8 @@ def _unknown_option(
                 f"{targets[kind].__name__} takes no {option}; name the class as well, such as "
                 f"--{kind} {made} {option} ..."
             )
+        if name in RENAMED and RENAMED[name].partition(".")[0] in below[kind]:
+            return f"unknown option {option}; pass --{kind}.{RENAMED[name]}"
         if near := closest(name, below[kind]):
             return f"unknown option {option}; did you mean --{kind}.{near}?"
         return f"unknown option {option}; known below --{kind}: {', '.join(below[kind])}"

@@ -62,17 +62,17 @@ class DataModuleOptions(TypedDict, total=False):
     with_rows: bool
 
 
-# Old name: the new name, and how to write it where it became a key of a dict.
-RENAMED: dict[str, tuple[str, str]] = {
-    "label": ("target", "target=..."),
-    "label_column": ("target", "target=..."),
-    "target_key": ("target", "target=..."),
-    "input_key": ("inputs", "inputs=..."),
-    "group_column": ("split_options", 'split_options={"group": ...}'),
-    "split_column": ("split_options", 'split_options={"column": ...}'),
-    "crop_first": ("image_options", 'image_options={"fast_transforms": ...}'),
+# Old name of an option: its new name, with a dot before the key of a dict.
+RENAMED: dict[str, str] = {
+    "label": "target",
+    "label_column": "target",
+    "target_key": "target",
+    "input_key": "inputs",
+    "group_column": "split_options.group",
+    "split_column": "split_options.column",
+    "crop_first": "image_options.fast_transforms",
 } | {
-    name: ("image_options", f'image_options={{"{name}": ...}}')
+    name: f"image_options.{name}"
     for name in ("mean", "std", "normalize", "draft", "cache", "cache_bytes", "pack")
 }
 
@@ -89,6 +89,7 @@ def refuse_renamed(source: type, options: Mapping[str, Any]) -> None:
     """
     known = {*inspect.signature(source).parameters, *DataModuleOptions.__annotations__}
     for name in options.keys() & RENAMED.keys():
-        new, remedy = RENAMED[name]
+        new, _, key = RENAMED[name].partition(".")
         if new in known:
-            raise TypeError(f"{source.__name__} has no option {name!r}; pass {remedy}")
+            value = f'{{"{key}": ...}}' if key else "..."
+            raise TypeError(f"{source.__name__} has no option {name!r}; pass {new}={value}")

@@ -469,7 +469,9 @@ def test_impossible_options_are_refused_when_built(options, message):
 
 
 def test_what_does_not_fit_the_data_is_refused():
-    with pytest.raises(ValueError, match="test_split was given, but the set has a test part"):
+    with pytest.raises(
+        ValueError, match="test_split was given, but the dataset has its own test split"
+    ):
         stub(test_split=0.1).setup()
     with pytest.raises(ValueError, match=r"val and test ask for 60 \+ 0 samples, there are 50"):
         stub(val_split=60).setup()
