@@ -66,8 +66,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
         eval_transform: The same for val, test and predict.
         collate: ``"stack"``, ``"pad"``, ``"list"``, or a function of a list of samples.
         on_error: ``"raise"`` for a sample that the dataset or ``load`` cannot read, or ``"skip"``,
-            as in :class:`~datamodules.image_folder.ImageFolderDataModule`. An error in a transform
-            always stops the run.
+            as in :class:`~datamodules.image_folder.ImageFolderDataModule`. Transforms must work.
         max_errors: With ``"skip"``, the run stops at more bad samples in a split than this.
         image_options: ``mean``, ``std``, ``cache`` and ``cache_bytes``, see
             :class:`~datamodules.images.options.ImageOptions`. The cache keeps what ``load``

@@ -157,7 +157,10 @@ class TabularDataModule(SettablePredictPath, DataModule):
             self._parts = {split: Part(main, rows) for split, rows in cut.items()} | parts
             check_groups(self._parts, self._named("group"), given)
         for split in SPLITS[:3] if column is not None else parts:
-            self._limit(split)
+            part = self._parts[split]
+            if len(part.rows) and self.hparams["limit"] is not None:
+                rows = self.limit_rows(split, part.rows, self._strata(part)[0])
+                self._parts[split] = Part(part.table, rows)
         self._targets = None
 
     def fit(self) -> dict[str, Any]:
@@ -308,12 +311,6 @@ class TabularDataModule(SettablePredictPath, DataModule):
             return None, None
         found = class_map({"": part}, self.target, task=self.task)
         return found.labels[""], found.names
-
-    def _limit(self, split: str) -> None:
-        part = self._parts[split]
-        if len(part.rows) and self.hparams["limit"] is not None:
-            rows = self.limit_rows(split, part.rows, self._strata(part)[0])
-            self._parts[split] = Part(part.table, rows)
 
     def _target_map(self) -> Targets:
         separator, unknown = self.hparams["label_separator"], self.hparams["unknown_classes"]

@@ -14,16 +14,16 @@ from .core.datamodule import DataModule, Split
 from .core.options import DataModuleOptions, refuse_renamed
 from .core.settable import SettablePredictPath
 from .readers.data_frame import Frame, placeholder
-from .readers.folders import split_folders
 from .sampling.length_buckets import pads_to_bound
+from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name, given_again
 from .settings.class_map import ClassMap, given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.split import fingerprint
 from .texts.bad_files import report_bad_files
-from .texts.dataset import Indices, PaddingSide, TextDataset
+from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
-from .texts.in_memory import check_lists
+from .texts.in_memory import check_lists, split_sources
 from .texts.reader import TextTable, check_format, join_labels, read_texts
 from .texts.tokenizer import (
     Encoded,
@@ -61,8 +61,7 @@ class TextDataModule(SettablePredictPath, DataModule):
         text_pair: Column of second texts.
         val_path: Validation data, as ``path`` but no list.
         test_path: Test data, as ``val_path``.
-        predict_path: Texts to predict, as ``path``; needs no labels. The files may be directly in
-            a folder.
+        predict_path: Texts to predict, as ``path`` without labels; a folder may hold the files.
         tokenizer: A ``tokenizer.json``. Default: byte-level BPE, trained on the train texts.
         vocab_size: Largest vocabulary of a trained tokenizer.
         lowercase: Whether a trained tokenizer lowercases.
@@ -149,7 +148,7 @@ class TextDataModule(SettablePredictPath, DataModule):
 
     def read(self) -> None:
         """Read texts and labels and decide the splits."""
-        paths = self._paths()
+        paths = split_sources(self._sources)
         if self.fitted and len(paths) > 1 and not paths["train"].exists():
             del paths["train"]  # a checkpoint can be tested without the texts it was trained on
         tables = {part: self._read(path, part) for part, path in paths.items()}
@@ -167,22 +166,13 @@ class TextDataModule(SettablePredictPath, DataModule):
             )
             group = self.split_options.group
             if given and isinstance(group, str):
-                check_apart({part: t.extra[group].tolist() for part, t in tables.items()}, group)
+                check_disjoint({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
             for split in given:
                 rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))
         self._tables |= tables
         self._rows = rows
         self._map = ClassMap(names, {s: labels[part][chosen] for s, (part, chosen) in rows.items()})
-
-    def _paths(self) -> dict[str, Any]:
-        """Return the data of each split that has its own: a path, a DataFrame or a list."""
-        train = self._sources["train"]
-        path = Path(train).expanduser() if isinstance(train, str | Path) else None
-        paths: dict[str, Any] = split_folders(path) if path is not None and path.is_dir() else {}
-        paths.setdefault("train", path or train)
-        own = {split: self._sources[split] for split in ("val", "test")}
-        return paths | {split: given for split, given in own.items() if given is not None}
 
     def _read(self, path: Any, part: str, *, labelled: bool = True) -> TextTable:
         argument = "path" if part == "train" else f"{part}_path"
@@ -196,8 +186,7 @@ class TextDataModule(SettablePredictPath, DataModule):
             options["label_pattern"] = self.hparams["label_pattern"]
             options["extra"] = self.split_options.columns
         target = given_again(self._target, "target") if labelled else None
-        if isinstance(path, list | tuple) or isinstance(target, list | tuple):
-            check_lists(path, target, options, argument)
+        check_lists(path, target, options, argument)
         table = read_texts(path, label=target, argument=argument, **options)
         report_bad_files(
             bad,
@@ -314,13 +303,11 @@ class TextDataModule(SettablePredictPath, DataModule):
 
     def split_fingerprint(self) -> str:
         """Return a digest of each split's rows and of all texts and labels."""
-        parts: list[Any] = []
-        for split, (part, rows) in self._rows.items():
-            parts += [split, part, rows]
-        return fingerprint(
-            *parts,
-            *(self._tables[part].digest() for part in sorted({p for p, _ in self._rows.values()})),
-        )
+        parts = [
+            value for split, (part, rows) in self._rows.items() for value in (split, part, rows)
+        ]
+        tables = sorted({part for part, _ in self._rows.values()})
+        return fingerprint(*parts, *(self._tables[part].digest() for part in tables))
 
     def __str__(self) -> str:
         text = super().__str__()

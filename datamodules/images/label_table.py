@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import posixpath
 import unicodedata
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from datamodules.readers.data_frame import Frame, is_frame, to_polars
 from datamodules.readers.folders import contents
-from datamodules.settings.arguments import plain
+from datamodules.settings.arguments import did_you_mean, plain
 
 from .listing import list_images
 
@@ -99,8 +98,7 @@ def read_label_table(
         raise ValueError(f"{source} has a header and no rows")
     for column in (file_column, *columns, *extra):
         if column not in frame.columns:
-            close = difflib.get_close_matches(column, frame.columns, 1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = did_you_mean(column, frame.columns)
             if frame.width == 1:
                 hint = "is it separated by commas (.csv) or tabs (.tsv)? "
             raise ValueError(

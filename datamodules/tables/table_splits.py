@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.splits.groups import check_apart
+from datamodules.splits.groups import check_disjoint
 from datamodules.splits.options import SPLIT_WORDS
 
 from .table import Table, listed
@@ -77,4 +77,4 @@ def check_groups(parts: Mapping[str, Part], group: str | None, given: Sequence[s
     if group is not None and given:
         own = {split: parts[split] for split in ("train", *given)}
         groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in own.items()}
-        check_apart(groups, repr(group))
+        check_disjoint(groups, repr(group))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from datamodules.readers.data_frame import Frame, to_polars
+from datamodules.readers.folders import split_folders
 from datamodules.settings.arguments import check_name
 
 from .files import Cells, Column
@@ -57,6 +59,8 @@ def check_lists(path: Any, target: Any, options: Mapping[str, Any], argument: st
         ValueError: Says what to pass.
     """
     texts, labels = isinstance(path, list | tuple), isinstance(target, list | tuple)
+    if not texts and not labels:
+        return
     if texts and argument in ("val_path", "test_path"):
         raise ValueError(f"{argument} is a list of texts, which has no labels; pass a DataFrame")
     if labels and not texts:
@@ -66,3 +70,18 @@ def check_lists(path: Any, target: Any, options: Mapping[str, Any], argument: st
     columns = [*options.get("extra", ()), *([options["text_pair"]] if options["text_pair"] else [])]
     if columns:
         raise ValueError(f"a list of texts has no column {columns[0]!r}; pass a DataFrame")
+
+
+def split_sources(sources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of each split that has its own: a path, a DataFrame or a list.
+
+    Args:
+        sources: What the user gives as ``train``, ``val`` and ``test``. The folders ``val/`` and
+            ``test/`` of a train folder are used if there is nothing else.
+    """
+    train = sources["train"]
+    path = Path(train).expanduser() if isinstance(train, str | Path) else None
+    found: dict[str, Any] = split_folders(path) if path is not None and path.is_dir() else {}
+    found.setdefault("train", train if path is None else path)
+    own = {split: given for split, given in sources.items() if split != "train"}
+    return found | {split: given for split, given in own.items() if given is not None}

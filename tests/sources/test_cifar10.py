@@ -13,7 +13,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules import CIFAR10DataModule, CIFAR100DataModule, FashionMNISTDataModule
-from datamodules.sampling.plan import Shuffled
+from datamodules.sampling.plan import ShuffledPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 CONTEXTS = ("fork", "forkserver", "spawn")
@@ -226,7 +226,7 @@ def test_h23_no_train_batch_of_one_and_no_row_lost(tmp_path):
 def test_h23_ten_rows_on_two_ranks():
     rows = []
     for rank in range(2):
-        sampler = ShardedBatchSampler(Shuffled(10, 4), 10, num_replicas=2, rank=rank, seed=0)
+        sampler = ShardedBatchSampler(ShuffledPlan(10, 4), 10, num_replicas=2, rank=rank, seed=0)
         sizes = [len(keys.indices) for keys in sampler]
         assert sum(sizes) == 5 or min(sizes) > 1
         rows += [row for keys in sampler for row in keys.indices.tolist()]

@@ -202,7 +202,9 @@ def test_what_does_not_fit_the_data_is_refused():
         ValueError, match="test_split was given, but the dataset has its own test split"
     ):
         stub(test_split=0.1).setup()
-    with pytest.raises(ValueError, match=r"val and test ask for 60 \+ 0 samples, there are 50"):
+    with pytest.raises(
+        ValueError, match=r"val_split and test_split take 60 \+ 0 samples, there are 50"
+    ):
         stub(val_split=60).setup()
     message = "have 1 channels, the mean and std of CIFAR10DataModule 3; write a subclass"
     with pytest.raises(ValueError, match=message):

@@ -144,7 +144,7 @@ def test_given_classes_set_the_order(tmp_path):
 def test_an_unknown_class_is_an_error_or_dropped(tmp_path):
     class_folders(tmp_path / "train", {"ash": 2, "cedar": 2})
     class_folders(tmp_path / "val", {"ash": 1, "cedars": 2})
-    message = r"train/ and val/ disagree: 'cedars' is in val/ only \(is it 'cedar'\?\); add it to"
+    message = r"disagree: 'cedars' is in val/ only \(did you mean 'cedar'\?\); add it to"
     with pytest.raises(ValueError, match=message):
         small(tmp_path).setup()
     dm = small(tmp_path, unknown_classes="drop")

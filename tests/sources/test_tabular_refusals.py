@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_named(people, options, said):
         ({"numeric": ["x"], "categorical": ["x"]}, "x is in numeric and in categorical"),
         ({"split_options": {"column": "s"}, "val_split": 0.1}, "decides; leave val_split out"),
         ({"split_options": {"column": "s"}, "val_path": "v.csv"}, "decides; leave val_path out"),
-        ({"classes": ["a", "a"]}, "holds a name twice"),
+        ({"classes": ["a", "a"]}, "lists a name twice"),
         ({"batch_size": 0}, "batch_size must be"),
     ],
 )
