@@ -87,5 +87,7 @@ def test_settings_for_cifar10_train_on_the_small_set(capfd, data_dir):
     ],
 )
 def test_a_source_has_its_own_defaults_not_those_of_the_digits(named, own):
-    data = fit.parse(fit.build_parser(), fit.spell_out(named, fit.DEFAULTS)).data.init_args
+    parser = fit.build_parser()
+    config = fit.parse(parser, fit.spell_out(named, fit.DEFAULTS))
+    data = parser.instantiate(config).data.hparams
     assert tuple(data[name] for name in ("mode", "image_size", "flip", "batch_size")) == own
