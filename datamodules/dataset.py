@@ -9,8 +9,8 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from .adapters.dataset import Encode, Parts, WrappedDataset
-from .adapters.dataset_facts import first_input, fit_classes, fit_inputs
 from .adapters.find_labels import as_array, column_of, find_classes, find_labels
+from .adapters.fit_dataset import first_input, fit_classes, fit_inputs
 from .adapters.open_samples import as_floats, open_image
 from .adapters.stream_options import check_stream_options, check_unsplit_stream
 from .batches.bad_samples import check_on_error

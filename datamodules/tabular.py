@@ -15,7 +15,7 @@ from .settings.arguments import check_name, given_again
 from .settings.class_map import given_classes
 from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
-from .tables.encode import Encoded, pack
+from .tables.encode import EncodingCounts, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
 from .tables.table import Table, listed, read_table
 from .tables.table_splits import Part, check_groups, column_values, split_by_column
@@ -130,7 +130,7 @@ class TabularDataModule(SettablePredictPath, DataModule):
         self._read_notes: list[str] = []
         self._targets: Targets | None = None
         self._predict: Table | None = None
-        self._counts: dict[str, Encoded] = {}
+        self._counts: dict[str, EncodingCounts] = {}
 
     # --- hooks of DataModule -----------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class TabularDataModule(SettablePredictPath, DataModule):
         return {} if self._dataset(split) is None else dict(self._counts[split].filled)
 
     def __str__(self) -> str:
-        counts = [line for split, counted in self._counts.items() for line in counted.said(split)]
+        counts = [line for split, counted in self._counts.items() for line in counted.notes(split)]
         notes = [*self._read_notes, *self.fitted.get("notes", ())]
         return "\n  ".join([super().__str__(), *notes, *counts])
 

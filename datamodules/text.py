@@ -26,7 +26,7 @@ from .texts.files import BadText
 from .texts.in_memory import check_lists, split_sources
 from .texts.reader import TextTable, check_format, join_labels, read_texts
 from .texts.tokenizer import (
-    Encoded,
+    EncodedTexts,
     check_vocab_size,
     encode,
     load_tokenizer,
@@ -133,7 +133,7 @@ class TextDataModule(SettablePredictPath, DataModule):
         self._given = given_classes(classes, None)
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
-        self._encoded: dict[str, Encoded] = {}
+        self._encoded: dict[str, EncodedTexts] = {}
         self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
@@ -251,7 +251,7 @@ class TextDataModule(SettablePredictPath, DataModule):
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
-    def _tokens(self, part: str) -> Encoded:
+    def _tokens(self, part: str) -> EncodedTexts:
         if part not in self._encoded:
             table, longest = self._tables[part], self._known("max_length")
             encoded = encode(

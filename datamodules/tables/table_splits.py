@@ -15,11 +15,11 @@ from .table import Table, listed
 
 
 class Part(NamedTuple):
-    """Rows of a table that make one split.
+    """Rows of a table that are one split.
 
     Attributes:
         table: The table.
-        rows: (N,) int64.
+        rows: (N,) int64 row indices.
     """
 
     table: Table
@@ -32,30 +32,30 @@ class Part(NamedTuple):
 
 
 def split_by_column(table: Table, name: str) -> dict[str, Part]:
-    """Split by a column of ``train``, ``val`` (``valid``, ``validation``, ``dev``), ``test``.
+    """Split by a column of ``train``, ``val`` (``valid``, ``validation``, ``dev``) and ``test``.
 
     Raises:
-        ValueError: If a cell is empty or says something else; names column, value and row.
+        ValueError: If a cell is empty or another word; names column, value and row.
     """
     codes, words = table.column(name, "split_options 'column'").as_words
     splits = [SPLIT_WORDS.get(word.strip().casefold(), "") for word in words]
     by_row = np.array([*splits, ""])[codes]
-    strange = np.flatnonzero(by_row == "")
-    if len(strange):
-        row = int(strange[0])
+    unknown = np.flatnonzero(by_row == "")
+    if len(unknown):
+        row = int(unknown[0])
         raise ValueError(
-            f"{table.name}: {name!r} must say train, val or test in each row, it holds "
-            f"{table.columns[name].word(row)!r} in {len(strange)} rows, the first is row {row} "
+            f"{table.name}: {name!r} must be train, val or test in each row, but it is "
+            f"{table.columns[name].word(row)!r} in {len(unknown)} rows, the first is row {row} "
             "(counted from 0); fix them, or name another column"
         )
     parts = {split: np.flatnonzero(by_row == split) for split in ("train", "val", "test")}
     if not len(parts["train"]):
-        raise ValueError(f"{table.name}: {name!r} calls no row train, only {listed(words)}")
+        raise ValueError(f"{table.name}: {name!r} has no row train, only {listed(words)}")
     return {split: Part(table, rows) for split, rows in parts.items()}
 
 
 def column_values(table: Table, name: str) -> npt.NDArray[np.generic]:
-    """Return the (N,) cells of a column: numbers, or words with ``""`` for a missing value."""
+    """Return the cells (N,) of a column: numbers, or strings with ``""`` for missing values."""
     column = table.column(name, "split_options")
     if column.codes is None and column.numbers is not None:
         return column.numbers

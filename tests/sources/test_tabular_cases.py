@@ -105,7 +105,7 @@ def test_h19_a_parquet_reader_leaves_no_handle_open(tmp_path, context):
             rows += len(target)
     assert rows == 240
     del loader, inputs, target  # the last batch lies in a file of shared memory
-    dm._train_loader = None
+    dm._position.loader = None
     gc.collect()
     if context == "fork":  # spawn keeps its resource tracker's pipe
         end = time.monotonic() + 60
@@ -272,7 +272,7 @@ def test_h27_regression_is_float32_and_a_fraction_is_no_class(cases_dir, tmp_pat
     assert dm.preview("val").target.dtype == torch.float32
     frame = pl.read_parquet(path).with_columns(yf=pl.Series([0.5, 1, 2, 0, 1, 2]))
     frame.write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"'yf' holds 0.5 in row 0"):
+    with pytest.raises(ValueError, match=r"'yf' is 0.5 in row 0"):
         TabularDataModule(tmp_path / "t.parquet", "yf", drop=others, task="multiclass").setup()
 
 
@@ -325,5 +325,5 @@ def test_h30_a_checkpoint_is_enough(people, tmp_path):
 def test_h30_a_state_of_another_kind_is_named(people):
     dm = made(people)
     dm.setup()
-    with pytest.raises(ValueError, match="holds the state of 'TextDataModule', this is 'Tabular"):
+    with pytest.raises(ValueError, match="has the state of 'TextDataModule', this is 'Tabular"):
         made(people).load_state_dict(dm.state_dict() | {"source": "TextDataModule"})

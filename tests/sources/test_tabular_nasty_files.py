@@ -76,25 +76,25 @@ REFUSED = {
     "ragged_short.csv": (TITANIC, "1 ragged rows: .* line 91 has 5"),
     "no_header.csv": (TITANIC, "first line looks like data: name the columns with column_names="),
     "dup_headers.csv": ({"target": "age"}, "two columns 'age'"),
-    "header_only.csv": (TITANIC, "column names and no rows"),
+    "header_only.csv": (TITANIC, "column names but no rows"),
     "empty.csv": (TITANIC, "0 bytes"),
-    "newline_only.csv": (TITANIC, "empty but for line ends"),
+    "newline_only.csv": (TITANIC, "contains line ends only"),
     "one_row.csv": (TITANIC, "has one class in train"),
     "one_column.csv": ({"target": "y"}, "no column beside the target"),
-    "mixed_dtypes.csv": (TITANIC, "'age' holds .* cells that are no numbers among .* 'unknown'"),
-    "inf.csv": (PENGUINS, "'body_mass_g' holds infinity in"),
+    "mixed_dtypes.csv": (TITANIC, "'age' has .* cells that are not numbers among .* 'unknown'"),
+    "inf.csv": (PENGUINS, "'body_mass_g' is infinite in"),
     "one_class.csv": (PENGUINS, "'species' has one class in train, 'Adelie'"),
     "nan_target.csv": (PENGUINS, "target 'species' is missing in .* rows: 0, "),
     "leading_zeros.csv": ({"target": "y"}, "left out: zip, phone .nearly every row"),
-    "unclosed_quote.csv": ({"target": "label"}, "line 2: a quote is opened here and never"),
-    "backslash_escape.csv": ({"target": "label"}, "line 2: text stands behind a closing quote"),
-    "bad_utf8.csv": ({"target": "label"}, "not UTF-8: byte 0xff in line 3"),
+    "unclosed_quote.csv": ({"target": "label"}, "line 2: a quote opens and never closes"),
+    "backslash_escape.csv": ({"target": "label"}, "line 2: text follows a closing quote"),
+    "bad_utf8.csv": ({"target": "label"}, "line 3: byte 0xff is not UTF-8"),
     "repeated_header.csv": (TITANIC, "repeats its header in row 200"),
     "text_crlf_quotes.jsonl": ({"target": "label"}, "a table is CSV or Parquet"),
     "array.json": ({"target": "label"}, "a table is CSV or Parquet"),
     "bom.jsonl": ({"target": "label"}, "a table is CSV or Parquet"),
-    "empty.parquet": (PENGUINS, "column names and no rows"),
-    "cut.parquet": (PENGUINS, "cut.parquet cannot be read as Parquet; it may be cut"),
+    "empty.parquet": (PENGUINS, "column names but no rows"),
+    "cut.parquet": (PENGUINS, "cut.parquet cannot be read as Parquet; it is trunc"),
 }
 
 
@@ -144,10 +144,10 @@ def test_nasty_cells_keep_their_values(data_dir):
     nul = opened(data_dir, "nul.csv", "label", **whole).fitted["features"][0]
     assert nul["values"] == sorted(["abc\0def", "\0\0", "ok"])
     notes = " ".join(opened(data_dir, "index_column.csv", **TITANIC).notes)
-    assert "left out: unnamed_0 (numbers its row)" in notes
+    assert "left out: unnamed_0 (row numbers)" in notes
     left = " ".join(opened(data_dir, "allnan_constant.csv", **PENGUINS).notes)
-    assert "left out: all_nan (holds nothing in train)" in left
-    assert "left out: constant, constant_str (holds one value in train)" in left
+    assert "left out: all_nan (empty in train)" in left
+    assert "left out: constant, constant_str (one value in train)" in left
     house = opened(data_dir, "semicolon_decimal_comma.csv", "median_house_value", **whole)
     assert house.fitted["features"][0]["fill"] < -100
 

@@ -38,12 +38,12 @@ def made(people, **options):
         ({"id_column": "no"}, r"'no' \(id_column=\)"),
         ({"drop": ["label"]}, r"'label' \(target\) is left out by drop="),
         ({"target": "kind", "task": "regression"}, r"'kind' must be numbers .* row 0 .*'a'"),
-        ({"target": "pay", "task": "multiclass"}, r"'pay' holds 0.25 in row 1 .* no class"),
+        ({"target": "pay", "task": "multiclass"}, r"'pay' is 0.25 in row 1 .* not a class"),
         ({"target": "kind", "target_scaling": True}, "target_scaling=True is for"),
-        ({"numeric": ["kind"]}, r"'kind' holds \d+ cells that are no numbers: "),
+        ({"numeric": ["kind"]}, r"'kind' has \d+ cells that are not numbers: "),
         (
             {"split_options": {"column": "kind"}},
-            r"'kind' must say train, val or test .* 'a' in 60 rows",
+            r"'kind' must be train, val or test .* 'a' in 60 rows",
         ),
     ],
 )
@@ -75,9 +75,7 @@ def test_settings_that_cannot_be_are_refused_at_once(options, said):
 def test_a_list_in_each_cell_is_refused_by_name(tmp_path, column):
     columns = {"x": [0.5, 1.5] * 9, "z": [1, 2, 3] * 6, "label": ["a", "b"] * 9}
     pl.DataFrame(columns | {column: [[1, 2]] * 18}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(
-        ValueError, match=rf"'{column}' \(\w+\) holds List.* pass drop=\['{column}'"
-    ):
+    with pytest.raises(ValueError, match=rf"'{column}' \(\w+\) has List.* pass drop=\['{column}'"):
         TabularDataModule(tmp_path / "t.parquet", "label").setup()
 
 

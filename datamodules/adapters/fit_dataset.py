@@ -1,4 +1,4 @@
-"""What is learnt from the train part of a user's own dataset: its classes and its inputs."""
+"""Fit classes, input sizes and normalization on the train split of a user's dataset."""
 
 from __future__ import annotations
 
@@ -18,59 +18,63 @@ from .dataset import WrappedDataset
 
 
 def fit_classes(
-    found: Any, kept: list[str] | None, rows: Indices | None, *, multilabel: bool
+    labels: Any, given: list[str] | None, rows: Indices | None, *, multilabel: bool
 ) -> dict[str, Any]:
-    """Class list and counts.
+    """Return the class list and the train samples of each class.
 
     Args:
-        found: Labels of all samples, (N,) or with ``several`` (N, K) of 0 and 1; None: unknown.
-        kept: Class names in the order of their index, where the user or the dataset gives them.
-        rows: Positions of the train samples.
+        labels: Labels of all samples, (N,) or, if multi-label, (N, K) of 0 and 1; None: unknown.
+        given: Class names in the order of their index, from the user or the dataset.
+        rows: Indices of the train samples.
         multilabel: Whether a sample has several labels.
 
     Returns:
-        ``classes``, and where labels are known ``class_counts`` and, of single labels, ``known``:
-        the label of each class as the dataset writes it.
+        ``classes``; if labels are known, ``class_counts``; if they are single labels, ``known``:
+        the label of each class in the dataset.
 
     Raises:
-        ValueError: If labels are no classes, or train lacks one that another split has.
+        ValueError: If labels are not classes, or a label is not in train.
+
+    Example:
+        >>> fit_classes(np.array([3, 7, 7]), None, np.array([0, 1, 2]), multilabel=False)
+        {'classes': ['3', '7'], 'class_counts': [1, 2], 'known': [3, 7]}
     """
     if multilabel:
-        if found is None:
-            return {"classes": kept}
-        if found.ndim != 2 or not np.isin(found, (0, 1)).all():
+        if labels is None:
+            return {"classes": given}
+        if labels.ndim != 2 or not np.isin(labels, (0, 1)).all():
             raise ValueError(
                 "with task='multilabel' each sample has one row of 0 and 1, a column for each "
-                f"class; found labels of shape {found.shape}, such as {found.flat[0]!r}"
+                f"class; got labels of shape {labels.shape}, such as {labels.flat[0]!r}"
             )
-        names = kept or [str(k) for k in range(found.shape[1])]
-        if len(names) != found.shape[1]:
-            raise ValueError(f"{len(names)} classes, labels have {found.shape[1]} columns")
-        counts = found[rows].sum(0)
+        names = given or [str(k) for k in range(labels.shape[1])]
+        if len(names) != labels.shape[1]:
+            raise ValueError(f"{len(names)} classes, labels have {labels.shape[1]} columns")
+        counts = labels[rows].sum(0)
         return {"classes": names, "class_counts": [int(c) for c in counts]}
-    if found is None:
-        return {"classes": kept}
-    if found.ndim != 1:
+    if labels is None:
+        return {"classes": given}
+    if labels.ndim != 1:
         raise ValueError(
-            f"labels have shape {found.shape}, one class a sample is needed; pass "
+            f"labels have shape {labels.shape}, one class a sample is needed; pass "
             'task="multilabel" for several'
         )
-    if np.issubdtype(found.dtype, np.floating) and not np.all(found == found.round()):
+    if np.issubdtype(labels.dtype, np.floating) and not np.all(labels == labels.round()):
         raise ValueError(
-            f"labels such as {found[found != found.round()][0]} are no classes; pass "
+            f"labels such as {labels[labels != labels.round()][0]} are not classes; pass "
             'task="regression", or whole numbers or names'
         )
-    values = found.astype(np.int64) if np.issubdtype(found.dtype, np.floating) else found
-    there = [value.item() for value in np.unique(values[rows])]
-    names = kept or [str(value) for value in there]
-    known: list[Any] = there if kept is None else list(kept)
-    if kept is not None and np.issubdtype(values.dtype, np.integer):
-        known = list(range(len(kept)))  # labels are indices into the class list
-    strange = [value for value in np.unique(values).tolist() if value not in set(known)]
-    if strange:
+    values = labels.astype(np.int64) if np.issubdtype(labels.dtype, np.floating) else labels
+    values_in_train = [value.item() for value in np.unique(values[rows])]
+    names = given or [str(value) for value in values_in_train]
+    known: list[Any] = values_in_train if given is None else list(given)
+    if given is not None and np.issubdtype(values.dtype, np.integer):
+        known = list(range(len(given)))  # labels are indices into the class list
+    unknown = [value for value in np.unique(values).tolist() if value not in set(known)]
+    if unknown:
         raise ValueError(
-            f"label {strange[0]!r} is not among the classes of train ({names[:10]}); add it to "
-            "train or give classes="
+            f"label {unknown[0]!r} is not among the classes of train ({names[:10]}); add it to "
+            "train or pass classes="
         )
     counts = [int(np.sum(values[rows] == label)) for label in known]
     return {"classes": names, "class_counts": counts, "known": known}
@@ -79,18 +83,22 @@ def fit_classes(
 def fit_inputs(
     item: Any, mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> dict[str, Any]:
-    """What sizes a net, and the statistics that a uint8 image is normalised by.
+    """Return the input sizes of a model, and the mean and std to normalize uint8 images.
 
     Args:
         item: Input of a train sample.
-        mean: One a channel; None: ImageNet's, or their mean for one channel.
-        std: As ``mean``.
+        mean: One value per channel; None: ImageNet's, or their mean for one channel.
+        std: One value per channel; None: as ``mean``.
 
     Returns:
         ``input_sizes`` for a tensor of one or three dimensions, ``mean`` and ``std`` for images.
 
     Raises:
-        ValueError: If an image has another number of channels.
+        ValueError: If an image has another number of channels than ``mean`` or ``std``.
+
+    Example:
+        >>> fit_inputs(torch.zeros(5), None, None)
+        {'input_sizes': {'num_numeric': 5, 'cardinalities': []}}
     """
     if not isinstance(item, Tensor):
         return {}
