@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Unpack
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset
 
 from .adapters.dataset import Encode, Parts, WrappedDataset
 from .adapters.find_labels import as_array, column_of, find_classes, find_labels
@@ -15,12 +15,15 @@ from .adapters.open_samples import as_floats, open_image
 from .adapters.stream_options import check_stream_options, check_unsplit_stream
 from .batches.bad_samples import check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
+from .batches.dataset_interface import DatasetInterface
 from .batches.normalize import Normalizer
 from .core.datamodule import DataModule, Split
+from .core.inside import SampleFunctions, collate_of, ram_cache_of
 from .core.options import DataModuleOptions, refuse_renamed
 from .core.settable import SettableTransforms
 from .images.options import ImageOptions, with_defaults
 from .loading.iterable import StreamBatches
+from .loading.loader import Loader
 from .loading.make_loader import make_stream_loader
 from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name, given_again
@@ -46,9 +49,8 @@ class DatasetDataModule(SettableTransforms, DataModule):
         inputs  the stacked inputs; PaddedInputs with collate="pad", a list with "list"
         target  (N,) int64, (N, K) float32, or (N,) or (N, T) float32 with task="regression"
 
-    Labels are read from the dataset's ``targets``, ``samples``, label column or pairs, through
-    ``Subset`` and ``ConcatDataset``; no sample is opened for them. PIL images become float32,
-    normalized; tensors stay as they are.
+    Labels are read from ``targets``, ``samples``, a column or pairs, without opening a sample. PIL
+    images become float32, normalized; tensors stay as they are.
 
     Args:
         dataset: One dataset, which is split.
@@ -84,6 +86,8 @@ class DatasetDataModule(SettableTransforms, DataModule):
         >>> dm.classes, dm.preview("val").inputs.shape
         (['a', 'b'], torch.Size([4, 3]))
     """
+
+    _noun = "samples"
 
     def __init__(
         self,
@@ -133,8 +137,6 @@ class DatasetDataModule(SettableTransforms, DataModule):
         self._rows: dict[str, Indices] = {}
         self._found: dict[str, Any] = {}
 
-    noun = "samples"
-
     def read(self) -> None:
         """Find the labels and decide the splits."""
         if "train" not in self._given:
@@ -153,7 +155,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
                 found = self._found[split] = find_labels(data, self.hparams["target"])
                 single = found is not None and found.ndim == 1 and self.task == "multiclass"
                 strata = found if single else None
-                self._rows[split] = self.limit_rows(split, np.arange(len(data)), strata)
+                self._rows[split] = self._limit_rows(split, np.arange(len(data)), strata)
 
     def _read_train(self, train: Any) -> None:
         key = self.hparams["target"]
@@ -209,7 +211,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
         if self._labels is not None and own:
             encode = self._encoder() or (lambda label: label)
             labels = [encode(label) for label in self._found["train"][self._rows[split]].tolist()]
-        cache, part = self._make_ram_cache(), "train" if from_train else split
+        cache, part = ram_cache_of(self), "train" if from_train else split
         if cache is not None:
             cache.add_part(part, len(data))
         return WrappedDataset(
@@ -228,9 +230,11 @@ class DatasetDataModule(SettableTransforms, DataModule):
         index = {label: k for k, label in enumerate(known)}
         return np.array([index[label] for label in found[self._rows[split]].tolist()], np.int64)
 
-    def default_collate(self, split: Split) -> Any:
-        """Return the collate function of the ``collate`` argument."""
+    def _default_collate(self, split: Split) -> Any:
         return given_again(self._collate, "collate")
+
+    def _functions(self) -> SampleFunctions:
+        return super()._functions()._replace(load=self._load, collate=self._collate)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the fitted state; see :class:`~datamodules.core.datamodule.DataModule`."""
@@ -240,7 +244,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
     @property
     def predict_keys(self) -> list[int]:
         """Index of each predicted sample."""
-        if not hasattr(self.predict_dataset, "__len__"):
+        if not DatasetInterface(self.predict_dataset).is_map_style:
             raise ValueError(
                 "an iterable dataset has no sample indices; pass a map-style dataset or a list"
             )
@@ -248,9 +252,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
 
     def split_fingerprint(self) -> str:
         """Return a digest of each split's rows and labels."""
-        parts: list[Any] = []
-        for split, rows in sorted(self._rows.items()):
-            parts += [split, rows]
+        parts = [part for split, rows in sorted(self._rows.items()) for part in (split, rows)]
         for split, found in sorted(self._found.items()):
             parts += [split, "" if found is None else "\n".join(map(str, found.tolist()))]
         return fingerprint(*parts)
@@ -283,7 +285,7 @@ class DatasetDataModule(SettableTransforms, DataModule):
             return None
         return Encode({label: k for k, label in enumerate(self.fitted["known"])})
 
-    def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
+    def _loader(self, split: Split, *, num_workers: int | None = None) -> Loader:
         data = self._dataset(split)
         if not isinstance(data, IterableDataset):
             return super()._loader(split, num_workers=num_workers)
@@ -298,23 +300,24 @@ class DatasetDataModule(SettableTransforms, DataModule):
         )
         train = split == "train"
         size = self.hparams["batch_size"]
-        if not train and self._attached() and self.trainer.world_size > 1:  # type: ignore[union-attr]
-            ranks = self.trainer.world_size  # type: ignore[union-attr]
-            # the end is not known: steps may be uneven
-            self._guard.watch(self.trainer.lightning_module, ranks, ranks)  # type: ignore[union-attr]
+        run = self._run()
+        if not train and run.trainer is not None and run.trainer.world_size > 1:
+            # the length is not known: steps may be uneven
+            ranks = run.trainer.world_size
+            self._guard.watch(run.trainer.lightning_module, ranks, ranks)
         stream = StreamBatches(
             data,
             batch_size=size if train else self.hparams["eval_batch_size"] or size,
             transform=self._parts(split, with_target=split != "predict"),
-            collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
+            collate_fn=collate_of(self, split),
             seed=self.hparams["seed"],
             rest="repeat" if train else "keep",
-            **self._ranks(),
+            **run.ranks,
         )
-        workers = self.hparams["num_workers"] if num_workers is None else num_workers
         return make_stream_loader(
             stream,
-            num_workers=None if workers == "auto" else workers,
+            num_workers=self.hparams["num_workers"] if num_workers is None else num_workers,
             options=self.loader_options,
-            **self._crossing(),
+            normalizer=None if run.moves_to_device else self.normalizer,
+            pin_memory=run.pins_memory,
         )

@@ -15,6 +15,7 @@ from .batches.mixup import Mix
 from .batches.normalize import Normalizer
 from .core.datamodule import SPLITS, Split
 from .core.image_datamodule import ImageDataModule
+from .core.inside import ram_cache_of
 from .core.options import DataModuleOptions, refuse_renamed
 from .images.channel_stats import channel_statistics, normalizer_of
 from .images.class_folders import read_class_folders
@@ -30,6 +31,7 @@ from .readers.path_list import PathList
 from .settings.arguments import check_name, given_again
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_disjoint
+from .splits.options import SplitOptions
 from .splits.split import fingerprint
 
 
@@ -185,7 +187,7 @@ class ImageFolderDataModule(ImageDataModule):
             file_column=self.hparams["file_column"],
             target=self.hparams["target"],
             label_separator=self.hparams["label_separator"],
-            extra=self.split_options.columns,
+            extra=SplitOptions.of(self._split_options).columns,
         )
         self._hold(PathList(table.paths), table.labels, table.classes, given={}, column=table.extra)
 
@@ -213,9 +215,9 @@ class ImageFolderDataModule(ImageDataModule):
             keys=lambda: [relative[row] for row in uncut],
         )
         for split, rows in parts.items():
-            parts[split] = self.limit_rows(split, rows, None if self.multilabel else labels[rows])
+            parts[split] = self._limit_rows(split, rows, None if self.multilabel else labels[rows])
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
-        group = self.split_options.group
+        group = SplitOptions.of(self._split_options).group
         if given and isinstance(group, str):
             of = matched(group, relative)
             check_disjoint({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
@@ -282,7 +284,7 @@ class ImageFolderDataModule(ImageDataModule):
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
-        cache, images = self._make_ram_cache(), self._images
+        cache, images = ram_cache_of(self), self._images
         sources = images.of(split, rows) if cache is None else images.cached(split, rows, cache)
         return ImageDataset(sources, torch.from_numpy(targets), transform, **options)
 

@@ -159,7 +159,7 @@ class TabularDataModule(SettablePredictPath, DataModule):
         for split in SPLITS[:3] if column is not None else parts:
             part = self._parts[split]
             if len(part.rows) and self.hparams["limit"] is not None:
-                rows = self.limit_rows(split, part.rows, self._strata(part)[0])
+                rows = self._limit_rows(split, part.rows, self._strata(part)[0])
                 self._parts[split] = Part(part.table, rows)
         self._targets = None
 

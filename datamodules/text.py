@@ -19,6 +19,7 @@ from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name, given_again
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_disjoint
+from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .texts.bad_files import report_bad_files
 from .texts.dataset import PaddingSide, TextDataset
@@ -138,10 +139,10 @@ class TextDataModule(SettablePredictPath, DataModule):
 
     def prepare_data(self) -> None:
         """Tokenize once on each machine; its other processes then use the cache."""
-        if not self._attached():
-            return  # a single process tokenizes when a dataset is first used
-        assert self.trainer is not None
-        predicts = self.trainer.state.fn == "predict"
+        function = self._run().function
+        if function is None:
+            return  # a single process reads and tokenizes when the data are first used
+        predicts = function == "predict"
         splits: tuple[Split, ...] = ("predict",) if predicts else ("train", "val", "test")
         for split in splits:
             self._dataset(split)
@@ -164,12 +165,12 @@ class TextDataModule(SettablePredictPath, DataModule):
                 column=tables["train"].extra.__getitem__,
                 keys=lambda: tables["train"].keys,
             )
-            group = self.split_options.group
+            group = SplitOptions.of(self._split_options).group
             if given and isinstance(group, str):
                 check_disjoint({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
             for split in given:
-                rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))
+                rows[split] = (split, self._limit_rows(split, rows[split][1], labels[split]))
         self._tables |= tables
         self._rows = rows
         self._map = ClassMap(names, {s: labels[part][chosen] for s, (part, chosen) in rows.items()})
@@ -184,7 +185,7 @@ class TextDataModule(SettablePredictPath, DataModule):
             options["bad"] = bad
         if labelled:
             options["label_pattern"] = self.hparams["label_pattern"]
-            options["extra"] = self.split_options.columns
+            options["extra"] = SplitOptions.of(self._split_options).columns
         target = given_again(self._target, "target") if labelled else None
         check_lists(path, target, options, argument)
         table = read_texts(path, label=target, argument=argument, **options)
@@ -202,8 +203,8 @@ class TextDataModule(SettablePredictPath, DataModule):
         """Path and reason of each file of a folder that was left out."""
         return {path: file.reason for bad in self._bad.values() for path, file in bad.items()}
 
-    def skipped_files(self, split: Split) -> None:
-        """Return None: bad files are left out before batches are made."""
+    def _skipped_files(self, split: Split) -> None:
+        """Return None: bad files are left out when texts are read."""
 
     def fit(self) -> dict[str, Any]:
         """Return classes and tokenizer of the train texts."""
@@ -273,9 +274,7 @@ class TextDataModule(SettablePredictPath, DataModule):
     def read_predict(self) -> None:
         """Read the texts to predict."""
         if self._predict_path is None:
-            raise ValueError(
-                f"{type(self).__name__} has no predict samples; {self._remedy('predict')}"
-            )
+            raise ValueError(f"{type(self).__name__} has no predict samples; pass predict_path=")
         self._tables["predict"] = self._read(self._predict_path, "predict", labelled=False)
         self._encoded.pop("predict", None)
 

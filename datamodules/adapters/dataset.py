@@ -168,8 +168,8 @@ class WrappedDataset(Dataset[Any]):
             sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
 
-    def blank(self) -> Any:
-        """Return a sample that can be read, for the shape of a batch whose samples are skipped.
+    def placeholder(self) -> Any:
+        """Return a sample that can be read, for the shape of a batch without samples.
 
         Raises:
             ReadError: If no sample can be read.

@@ -130,7 +130,7 @@ def first_input(data: WrappedDataset) -> Any:
     """
     try:
         with kept_random_state():
-            return data.blank() if data.parts.skip else data[0]
+            return data.placeholder() if data.parts.skip else data[0]
     except ReadError as error:
         raise ValueError(f"no train sample can be read; the last is {error}") from error
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Base of the image datamodules: settable transforms, images to predict, MixUp."""
+"""The base class of image sources: transforms, images to predict, MixUp and CutMix."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from .settable import SettablePredictPath, SettableTransforms
 
 
 class ImageDataModule(SettableTransforms, SettablePredictPath, DataModule):
-    """Base of the image datamodules.
+    """Base class of image sources.
 
     A subclass has the arguments ``train_transform``, ``eval_transform``, ``predict_path``,
-    ``mixup`` and ``cutmix``, and stores the first three as ``_train_transform`` and so on.
+    ``mixup`` and ``cutmix``, and sets the first three as ``_train_transform`` and so on.
+
+    Example:
+        >>> class Blank(ImageDataModule):
+        ...     def __init__(self, **options):
+        ...         super().__init__(**options)
+        ...         self._train_transform, self._eval_transform = None, str
+        >>> Blank().eval_transform
+        <class 'str'>
     """
 
     def read_predict(self) -> None:
@@ -26,7 +34,6 @@ class ImageDataModule(SettableTransforms, SettablePredictPath, DataModule):
         dataset = self.predict_dataset
         return [dataset.describe(i) for i in range(len(dataset))]
 
-    def mix(self) -> Mix | None:
-        """Return MixUp or CutMix of train batches, or None if neither is used."""
+    def _mix(self) -> Mix | None:
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from datamodules.settings.arguments import given_again, plain
+from datamodules.splits.split_samples import Split
 
-from .source import Split
+from .inside import SampleFunctions
 
 Transform = Callable[[Any], Any]
 
@@ -46,6 +47,14 @@ class SettableTransforms:
         self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
         for split in ("val", "test", "predict"):
             self._datasets.pop(split, None)
+
+    def _functions(self) -> SampleFunctions:
+        # not the properties: a loader for val has to work without the train transform
+        own = self._train_transform
+        return SampleFunctions(
+            train_transform=self._preset("train") if own is None else own,
+            given=(own, self._eval_transform),
+        )
 
     def _preset(self, part: str) -> Transform | None:
         """Return the transform for ``"train"`` or ``"eval"`` if the user gives none."""

@@ -144,7 +144,7 @@ class RowDataset(Dataset[Any]):
         names: Names of the rows.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,

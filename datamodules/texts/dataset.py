@@ -188,7 +188,7 @@ class TextDataset:
                 [5, 6]])
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,
