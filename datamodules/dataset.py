@@ -70,18 +70,16 @@ class DatasetDataModule(SettableTransforms, DataModule):
         on_error: ``"raise"`` for a sample that the dataset or ``load`` cannot read, or ``"skip"``,
             as in :class:`~datamodules.image_folder.ImageFolderDataModule`. Transforms must work.
         max_errors: With ``"skip"``, the run stops at more bad samples in a split than this.
-        image_options: ``mean``, ``std``, ``cache`` and ``cache_bytes``, see
-            :class:`~datamodules.images.options.ImageOptions`. The cache keeps what ``load``
-            returns (PIL images of mode RGB or L, uint8 arrays or tensors), so ``load`` must not be
-            random.
+        image_options: ``mean``, ``std``, ``cache`` and ``cache_bytes`` of
+            :class:`~datamodules.images.options.ImageOptions`. The cache keeps what ``load`` returns
+            (PIL RGB or L, uint8 arrays or tensors), so ``load`` must not be random.
         **options: See :class:`~datamodules.core.options.DataModuleOptions`.
 
     Raises:
         ValueError: If neither or both forms are given, or labels do not fit.
 
     Example:
-        >>> import torch
-        >>> pairs = [(torch.full((3,), float(k)), "ab"[k % 2]) for k in range(20)]
+        >>> pairs = [(np.full(3, k, np.float32), "ab"[k % 2]) for k in range(20)]
         >>> dm = DatasetDataModule(pairs, val_split=4, test_split=0, num_workers=0)
         >>> dm.classes, dm.preview("val").inputs.shape
         (['a', 'b'], torch.Size([4, 3]))
@@ -298,9 +296,8 @@ class DatasetDataModule(SettableTransforms, DataModule):
                 "loader_options={'drop_last': ...}": "drop_last" in self.loader_options,
             },
         )
-        train = split == "train"
+        train, run = split == "train", self._run()
         size = self.hparams["batch_size"]
-        run = self._run()
         if not train and run.trainer is not None and run.trainer.world_size > 1:
             # the length is not known: steps may be uneven
             ranks = run.trainer.world_size
