@@ -91,7 +91,9 @@ def test_features_of_other_data_transform_or_weights_are_refused(photos, tmp_pat
     FeaturesDataModule(tmp_path / "x.features", expected=keys._asdict()).setup()
     others = {
         "data": feature_keys(images(photos, split_seed=1), Means()).data,
-        "transform": feature_keys(images(photos, mean=[0.1, 0.2, 0.3]), Means()).transform,
+        "transform": feature_keys(
+            images(photos, image_options={"mean": [0.1, 0.2, 0.3]}), Means()
+        ).transform,
         "weights": feature_keys(data, Means(3.0)).weights,
     }
     for name, other in others.items():
