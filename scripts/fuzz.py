@@ -148,14 +148,14 @@ def fuzz(names: Sequence[str], count: int, seed: int) -> int:
     return sum(trial.counts.get(fault, 0) for trial in trials.values() for fault in FAULTS)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Parse the command line and read the inputs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("targets", nargs="+", choices=list(TARGETS))
     parser.add_argument("--count", type=int, default=100_000, help="inputs per target")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first input")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.inside is not None:
         faulthandler.enable()
         logging.disable()  # notes of the readers

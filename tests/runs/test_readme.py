@@ -16,6 +16,7 @@ from datamodules import DataModule
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "datamodules" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -56,7 +57,7 @@ def test_the_same_in_one_command(programs):
 
 def test_a_datamodule_of_your_own_works():
     names: dict[str, object] = {}
-    exec(BLOCKS[-1], names)
+    exec(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[-1], names)
     dm = names["Squares"](rows=20, batch_size=4)
     assert isinstance(dm, DataModule)
     assert [len(b.target) for b in dm.val_dataloader()] == [2]
