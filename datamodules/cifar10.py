@@ -15,7 +15,8 @@ from .batches.mixup import Mix
 from .batches.normalize import Normalizer
 from .core.datamodule import Split
 from .core.image_datamodule import ImageDataModule
-from .images.dataset import ImageDataset, PixelDataset
+from .images.dataset import ImageDataset
+from .images.in_memory import PixelDataset
 from .images.transforms import eval_preset
 from .readers.file_lock import in_turn
 from .settings.arguments import given_again
