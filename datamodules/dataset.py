@@ -288,7 +288,7 @@ class DatasetDataModule(DataModule):
             self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
     def _parts(self, split: Split, *, with_target: bool = True) -> Parts:
-        train = split == "train"
+        train = split == "train" and self.augment
         transform = self._train_transform if train else self._eval_transform
         return Parts(
             input_key=self.hparams["input_key"],

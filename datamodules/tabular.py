@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from .core.datamodule import SPLITS, DataModule, Split
+from .figures.columns import column_histograms
 from .settings.arguments import check_name
 from .settings.class_map import given_classes
 from .splits.groups import check_apart
@@ -16,9 +17,13 @@ from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
 from .tables.encode import Encoded, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
+from .tables.raw_rows import RawRows
 from .tables.table import Table, listed, read_table
 from .tables.table_splits import Part, column_values, split_by_column
 from .tables.targets import Targets, check_target, class_map, find_task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OWN_COLUMNS = ("id_column", "group_column", "split_column")
 
@@ -195,13 +200,15 @@ class TabularDataModule(DataModule):
             table = self._parts[split].table
             rows, target = self._target_map().encode(split, self.fitted)
         features = self.fitted["features"]
-        packed, self._counts[split] = pack(table, rows, features, target)
+        packed, counts = pack(table, rows, features, target)
+        self._counts[split] = counts
         name = self.hparams["id_column"]
         return RowDataset(
             packed,
             flat_target=self.task == "regression" and len(self.target) == 1,
             one_hot=OneHot.of(features) if self.hparams["encode"] == "onehot" else None,
             names=RowNames(table.name, rows, name and table.column(name, "id_column")),
+            raw=RawRows(table, rows, features, () if target is None else self.target, counts),
         )
 
     def read_predict(self) -> None:
@@ -275,6 +282,9 @@ class TabularDataModule(DataModule):
         """Id of each predicted row, in order; its number, from 0, without an id column."""
         names = self.predict_dataset.names
         return [names.key(i) for i in range(len(self.predict_dataset))]
+
+    def _figure(self, split: Split, batch: Any, **options: Any) -> Figure:
+        return column_histograms(self._dataset(split).column_values(), split).figure
 
     def unseen_counts(self, split: Split) -> dict[str, int]:
         """Different values by column that train does not hold; they share code 1."""

@@ -7,20 +7,22 @@ import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from .batches.bad_samples import check_on_error
-from .core.datamodule import DataModule, Split
+from .core.datamodule import SPLITS, DataModule, Split
+from .figures.lengths import text_lengths
 from .readers.folders import split_folders
-from .sampling.length_buckets import pads_to_bound
+from .sampling.length_buckets import length_bounds, pads_to_bound
 from .settings.arguments import check_name
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_apart
 from .splits.split import fingerprint
 from .texts.dataset import Indices, PaddingSide, TextDataset
 from .texts.files import BadText
+from .texts.raw_texts import RawTexts
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
     Encoded,
@@ -30,6 +32,9 @@ from .texts.tokenizer import (
     token_sizes,
     train_tokenizer,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
@@ -266,7 +271,8 @@ class TextDataModule(DataModule):
             unknown = self.hparams["unknown_classes"]
             known, target = self._map.encode(split, self.classes, unknown=unknown)
             rows = rows[known]
-        tokens = self._tokens(part).tokens
+        tokens, cut = self._tokens(part)
+        table = self._tables[part]
         buckets = pads_to_bound(self.sampler) if split == "train" else None
         return TextDataset(
             tokens,
@@ -274,8 +280,9 @@ class TextDataModule(DataModule):
             target,
             pad_id=self.input_sizes["pad_id"],
             padding_side=self.hparams["padding_side"],
-            describe=self._tables[part].places(),
+            describe=table.places(),
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
+            raw=RawTexts(table.texts, table.pairs, cut, self._known("tokenizer")),
         )
 
     def _tokens(self, part: str) -> Encoded:
@@ -315,18 +322,21 @@ class TextDataModule(DataModule):
     @property
     def truncated(self) -> dict[str, int]:
         """Texts of each split that lost their end at ``max_length``."""
-        counts = {}
-        for split in ("train", "val", "test", "predict"):
-            dataset = self._datasets.get(split)
-            if dataset is not None:
-                part = split if split == "predict" else self._rows[split][0]
-                counts[split] = int(self._tokens(part).cut[dataset.rows.numpy()].sum())
-        return counts
+        return {
+            split: int(self._datasets[split].truncated().sum())
+            for split in SPLITS
+            if self._datasets.get(split) is not None
+        }
 
     def lengths(self, split: Split) -> Indices:
         """(N,) int64, tokens of each text of a split, in its order."""
         dataset = self._dataset(split)
         return np.empty(0, np.int64) if dataset is None else dataset.lengths()
+
+    def _figure(self, split: Split, batch: Any, **options: Any) -> Figure:
+        bounds = length_bounds(self.sampler, self.lengths(split))
+        size = int(self.hparams["batch_size"])
+        return text_lengths({split: self.lengths(split)}, bounds, size, self.truncated).figure
 
     def split_fingerprint(self) -> str:
         """Digest of each split's rows and of all texts and labels."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from lightning.pytorch.trainer.states import RunningStage
@@ -25,6 +24,7 @@ from datamodules.splits.options import SplitOptions
 from datamodules.splits.split import check_shares
 
 from .loaders import Loading
+from .plotting import plot_batch
 from .source import SPLITS, Split
 from .sync_guard import StepwiseGuard
 from .transform_fingerprint import check_transforms, print_transforms
@@ -281,20 +281,33 @@ class DataModule(Loading):
         return next(iter(loader))
 
     def plot(self, split: Split = "train", **options: Any) -> Figure:
-        """What a split looks like: a batch's images, a table's columns, or lengths of texts.
+        """Draw a split: images of a batch, columns of a table, or lengths of texts.
 
         Args:
-            split: Which.
-            **options: Those of :func:`datamodules.insight.plot`.
+            split: Name of the split.
+            **options: ``most``: the number of images drawn, 16.
 
         Returns:
-            A matplotlib figure, shown by a notebook; no window opens.
+            A matplotlib figure, displayed by a notebook; no window opens.
+
+        Raises:
+            ValueError: If the samples are of another kind.
         """
-        # By name and on demand: core rests on nothing above it, and no user has to import what
-        # draws before a method of every datamodule works.
-        figures: Any = import_module("datamodules.insight.figures")
-        drawn: Figure = figures.plot(self, split, **options)
-        return drawn
+        check_name(split, SPLITS, "split")
+        return self._figure(split, self.preview(split), **options)
+
+    def _figure(self, split: Split, batch: Any, **options: Any) -> Figure:
+        """Return the figure of :meth:`plot`; sources of tables and texts override it."""
+        data = self._dataset(split)
+        numbers = self.task == "regression"
+        return plot_batch(
+            batch,
+            data,
+            split,
+            normalizer=self.normalizer_of(data),
+            classes=None if numbers or not self.fitted.get("classes") else self.classes,
+            **options,
+        )
 
     def __str__(self) -> str:
         made = [(split, self._datasets[split]) for split in SPLITS if split in self._datasets]
@@ -341,6 +354,14 @@ class DataModule(Loading):
                     f"rank {trainer.global_rank} found other data than rank 0, so the splits "
                     "differ; give every machine the same files and the same split_seed"
                 )
+
+    def __copy__(self) -> Self:
+        """Return a datamodule of the same data with settings, loaders and no Trainer of its own."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__getstate__())
+        copied._hparams = type(self.hparams)(self.hparams)
+        copied._datasets, copied.loader_options = dict(self._datasets), dict(self.loader_options)
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         # loaders and the Trainer belong to a process; the data and the settings travel

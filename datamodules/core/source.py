@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from datamodules.adapters.user_samples import with_transform_of
 from datamodules.batches.bad_samples import SkippedFiles
 from datamodules.batches.collate import collate, collate_inputs
 from datamodules.settings.arguments import storable
@@ -33,6 +34,7 @@ class Source:
         super().__init__()
         self.fitted: dict[str, Any] = {}
         self._datasets: dict[Split, Any] = {}
+        self._augment = True
         self._split_options: dict[str, Any] | None = None
         self._is_read, self._is_predict_read = False, False
         self._skipped: dict[Split, SkippedFiles] = {}
@@ -267,12 +269,25 @@ class Source:
         if asked:
             raise ValueError(f"split_options has {way}, which decides; leave {asked[0]} out")
 
+    @property
+    def augment(self) -> bool:
+        """Whether train samples get the train transform; if False, that of evaluation."""
+        return self._augment
+
+    @augment.setter
+    def augment(self, augment: bool) -> None:
+        self._augment = augment
+        self._datasets.pop("train", None)
+
     # --- inside ------------------------------------------------------------------------------
 
     def _dataset(self, split: Split) -> Any:
         if split not in self._datasets:
             self._ensure_read(split)
-            self._datasets[split] = self.dataset(split)
+            data = self.dataset(split)
+            if split == "train" and not self._augment:
+                data = with_transform_of(data, self.dataset("val"))
+            self._datasets[split] = data
         return self._datasets[split]
 
     def _ensure_read(self, stage: str | None) -> None:

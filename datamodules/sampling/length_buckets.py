@@ -85,6 +85,12 @@ class LengthBuckets(Sampling):
         return _Buckets(lengths, bounds, sizes, drop_last=facts.drop_last)
 
 
+def length_bounds(sampler: object, lengths: Indices) -> Indices:
+    """Return the bucket bounds of a sampling strategy, else those of the default buckets."""
+    strategy = sampler if isinstance(sampler, LengthBuckets) else LengthBuckets()
+    return strategy.bounds(lengths)
+
+
 def pads_to_bound(sampler: Any) -> LengthBuckets | None:
     """The buckets to whose bounds a kind of sampling asks to pad; None where it does not."""
     kind = sampler.of if isinstance(sampler, Views) else sampler

@@ -1,0 +1,84 @@
+"""Figures that ``DataModule.plot`` returns, drawn by `datamodules.figures`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from datamodules.adapters.user_samples import input_transform
+from datamodules.batches.dataset_interface import ColumnValues
+from datamodules.batches.nested import tensors_of
+from datamodules.batches.normalize import Normalizer
+from datamodules.figures.columns import MOST_COLUMNS, column_histograms
+from datamodules.figures.images import Scale, image_grid
+from datamodules.figures.target_text import target_text
+from datamodules.images.transform_steps import as_pixels, normalization_of
+from datamodules.loading.fetch import KeyedDataset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_batch(
+    batch: Any,
+    dataset: Any,
+    split: str,
+    *,
+    normalizer: Any,
+    classes: list[str] | None,
+    most: int = 16,
+) -> Figure:
+    """Draw the images of a batch, or the values of its columns.
+
+    Args:
+        batch: ``(inputs, target)``, or bare inputs.
+        dataset: The split's dataset.
+        split: Name of the split.
+        normalizer: What normalized the images, or None.
+        classes: Class names; None for numbers.
+        most: Images drawn.
+
+    Raises:
+        ValueError: If the batch is neither images (N, C, H, W) nor a table (N, F).
+    """
+    inputs, target = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
+    if is_image_batch(inputs):
+        targets = [] if target is None else target[:most]
+        titles = [target_text(value, classes) for value in targets]
+        return image_grid(inputs[:most], titles, batch_scale(dataset, normalizer))
+    if split != "predict" and (values := matrix_columns(inputs, dataset)):
+        return column_histograms(values, split).figure
+    raise ValueError(
+        f"plot draws images (N, C, H, W), columns of tables and lengths of texts, got "
+        f"{type(inputs).__name__} in the {split} batch; print(inspect(dm)) describes it in words"
+    )
+
+
+def is_image_batch(inputs: Any) -> bool:
+    """Return whether inputs are images (N, C, H, W)."""
+    return isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.shape[1] in (1, 3, 4)
+
+
+def batch_scale(dataset: Any, normalizer: Any) -> Scale | None:
+    """Return mean and standard deviation that the batches of a dataset are normalized by."""
+    if isinstance(normalizer, Normalizer) and len(dataset):
+        # the loader's own way to a sample before normalization, which takes uint8 only
+        made = KeyedDataset(dataset, collate_fn=list).__getitems__([0])
+        first = made.inputs[0] if hasattr(made, "inputs") else made[0]
+        if as_pixels(first[0] if isinstance(first, tuple) else first) is not None:
+            return Tensor(normalizer.mean), Tensor(normalizer.std)
+    return normalization_of(input_transform(dataset))
+
+
+def matrix_columns(inputs: Any, dataset: Any) -> list[ColumnValues]:
+    """Return the first 12 columns of float inputs (N, F), by number; empty for other inputs."""
+    tensors = list(tensors_of(inputs))
+    if len(tensors) != 1 or tensors[0].ndim != 2 or not tensors[0].is_floating_point():
+        return []
+    whole = getattr(dataset, "tensors", (getattr(dataset, "features", None),))[0]
+    if not (isinstance(whole, Tensor) and whole.ndim == 2 and len(whole) == len(dataset)):
+        whole = tensors[0]  # all that is known without reading every sample
+    columns = whole[:, :MOST_COLUMNS].detach().double().numpy().T
+    return [ColumnValues(str(k), c[np.isfinite(c)], {}) for k, c in enumerate(columns)]
