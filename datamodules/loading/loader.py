@@ -77,6 +77,11 @@ class Loader(DataLoader[Any]):
             return self.threads.workers
         return self.threads or self.num_workers
 
+    def close(self) -> None:
+        """End persistent workers now; others end with their iterator."""
+        end_workers(self._iterator)
+        self._iterator = None
+
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         # A generator: nothing starts before the first next(), that is after Lightning's
         # set_epoch; on a resumed fit it calls iter() earlier.
