@@ -13,7 +13,7 @@ from datamodules import DataModule
 from datamodules.insight import Hardest
 from datamodules.insight.hard_samples import Marks
 from datamodules.insight.html_page import Page
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 
 
 class AnswersHeard(L.Callback):
@@ -54,7 +54,7 @@ class AnswersHeard(L.Callback):
         data: Any = getattr(trainer, "datamodule", None)
         try:
             known = getattr(data, f"{self.split}_dataset", None)
-            one = Looked(self.split, loader.dataset if known is None else known, loader, None)
+            one = SplitView(self.split, loader.dataset if known is None else known, loader)
             self._marks = Marks(data, one, loader, k=self.k)
         except Exception as error:  # a loader of another kind is no reason to stop
             self.hindrance = str(error)

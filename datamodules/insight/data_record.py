@@ -15,10 +15,12 @@ from typing import Any
 import lightning as L
 import torch
 
-from datamodules.core.datamodule import SPLITS, DataModule
+from datamodules.adapters.user_samples import input_transform
+from datamodules.core.datamodule import DataModule
 from datamodules.settings.arguments import plain
 
 from .inspect import inspect
+from .split_view import view_split
 
 PACKAGES = ("torch", "torchvision", "lightning", "numpy", "pillow", "polars", "tokenizers")
 REST = "run scripts/inspect_data.py for the rest"
@@ -54,8 +56,8 @@ def describe_data(dm: L.LightningDataModule, *, findings: Any = None) -> dict[st
 
 
 def _known(dm: DataModule) -> dict[str, Any]:
-    made = {split: dm._dataset(split) for split in SPLITS if split != "predict"}
-    made = {split: data for split, data in made.items() if data is not None}
+    views = {split: view_split(dm, split) for split in ("train", "val", "test")}
+    made = {split: view.dataset for split, view in views.items() if view is not None}
     return {
         "splits": {s: len(d) if hasattr(d, "__len__") else "a stream" for s, d in made.items()},
         "split_fingerprint": dm.split_fingerprint(),
@@ -109,9 +111,7 @@ def plain_or_text(value: Any) -> Any:
 
 def transform_text(dataset: Any) -> str | None:
     """The transform of a dataset of this project, or of any with ``transform``, as text."""
-    found = getattr(dataset, "parts", dataset)
-    found = getattr(found, "transform", None)
-    found = getattr(found, "transform", found)  # what a ImageTransform holds
+    found = input_transform(dataset)
     if found is None:
         return None
     text = repr(found)
@@ -129,7 +129,6 @@ def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
     if not isinstance(dm, DataModule):
         return {"inspected": f"not inspected; {REST}", "findings": []}
     alone = copy.copy(dm)  # without Trainer and loaders: a run's own are left as they are
-    alone._datasets = dict(dm._datasets)
     alone.__dict__["prepare_data"] = lambda: None  # it has been: no file is checked anew
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

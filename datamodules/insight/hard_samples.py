@@ -17,14 +17,14 @@ from torch.utils.data import SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from datamodules.core.datamodule import DataModule
+from datamodules.figures.target_text import target_text
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.settings.arguments import check_name
 
 from .error_report import Confused, Hardest, HardSample
 from .html_page import Card
-from .sample_view import class_names, show_sample, target_name
-from .split_view import Looked
+from .split_view import SplitView, class_names, view_split
 
 MOST_PAIRS, LONGEST_TEXT, SMALL, LARGE = 12, 1_500, 64, 256
 Rows = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ def hardest(
     check_name(split, ("val", "test", "train"), "split")
     if k < 1 or most < 1:
         raise ValueError(f"k and most must be at least 1, got k={k}, most={most}")
-    one, loader = _opened(dm, split)
+    one, loader = _open_split(dm, split)
     marks = Marks(dm, one, loader, k=k)
     device = next((weight.device for weight in module.parameters()), torch.device("cpu"))
     trained = module.training
@@ -70,15 +70,12 @@ def hardest(
     return marks.hardest()
 
 
-def _opened(dm: Any, split: Any) -> tuple[Looked, Any]:
-    if isinstance(dm, DataModule):
-        dm.prepare_data()
-        return Looked(split, dm._dataset(split), None, None), getattr(dm, f"{split}_dataloader")()
+def _open_split(dm: Any, split: Any) -> tuple[SplitView, Any]:
     dm.prepare_data()
-    dm.setup("test" if split == "test" else "fit")
-    loader = getattr(dm, f"{split}_dataloader")()
-    loader = loader[0] if isinstance(loader, list | tuple) and loader else loader
-    return Looked(split, getattr(loader, "dataset", None), loader, None), loader
+    view = view_split(dm, split) or SplitView(split, None)
+    if isinstance(dm, DataModule):
+        view.loader = getattr(dm, f"{split}_dataloader")()
+    return view, view.loader
 
 
 def planned_rows(loader: Any, split: str) -> list[Rows]:
@@ -127,7 +124,7 @@ class Marks:
         ValueError: If the loader's samples cannot be told apart.
     """
 
-    def __init__(self, dm: Any, one: Looked, loader: Any, *, k: int = 16) -> None:
+    def __init__(self, dm: Any, one: SplitView, loader: Any, *, k: int = 16) -> None:
         self.dm, self.one, self.k = dm, one, k
         self._planned = planned_rows(loader, one.split)
         # a loader that knows nothing of ranks gives every rank everything
@@ -207,7 +204,7 @@ class Marks:
         counts = Counter(map(tuple, pairs[pairs[:, 0] != pairs[:, 1]].tolist()))
         found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return [
-            Confused(target_name(true, names), target_name(answer, names), n, n / whole[true])
+            Confused(target_text(true, names), target_text(answer, names), n, n / whole[true])
             for (true, answer), n in found[:MOST_PAIRS]
         ]
 
@@ -226,21 +223,21 @@ class Marks:
         if task == "multiclass":
             shares = output if _are_shares(output[None], rows=True) else output.softmax(0)
             best = int(shares.argmax())
-            answer = f"{target_name(best, names or [])} ({float(shares[best]):.0%})"
-            right = f"{target_name(target, names or [])} ({float(shares[int(target)]):.0%})"
+            answer = f"{target_text(best, names or [])} ({float(shares[best]):.0%})"
+            right = f"{target_text(target, names or [])} ({float(shares[int(target)]):.0%})"
             return HardSample(row, self.one.describe(row), loss, right, answer)
         if task == "multilabel":
             flags = _flags(output[None])[0].float()
-            said = [target_name(value, names) for value in (target, flags)]
+            said = [target_text(value, names) for value in (target, flags)]
         else:
-            said = [target_name(value, None, scale) for value in (target, output)]
+            said = [target_text(value, None, scale) for value in (target, output)]
         return HardSample(row, self.one.describe(row), loss, *said)
 
     def _card(self, sample: HardSample) -> Card:
         lines = [f"answer: {sample.answer}", f"loss {sample.loss:.3g}", sample.name]
         try:
             with kept_random_state():
-                shown = show_sample(self.dm, self.one, sample.row)
+                shown = self.one.sample(sample.row)
         except Exception as error:  # the file may have gone since
             return Card(sample.target, [*lines, f"cannot be shown: {error}"])
         text = shown.text

@@ -18,8 +18,8 @@ from datamodules.seeding.random_state import kept_random_state
 from .figures import drawings
 from .findings import LEVELS, Report
 from .overview_tables import sheets
-from .sample_trace import follow
-from .split_view import Looked, look
+from .sample_trace import trace
+from .split_view import SplitView, view_splits
 
 
 def inspect(
@@ -67,9 +67,9 @@ def inspect(
 
 def _inspected(
     dm: L.LightningDataModule, *, verify: bool, module: Any, samples: bool, progress: bool
-) -> tuple[Report, dict[str, Looked]]:
+) -> tuple[Report, dict[str, SplitView]]:
     report = Report(type(dm).__name__)
-    seen, report.findings = look(dm, samples=samples)
+    seen, report.findings = view_splits(dm, samples=samples)
     classes = _given(dm, "classes")
     count = _given(module, "num_classes") or _given(getattr(module, "hparams", None), "num_classes")
     count = count or _given(dm, "num_classes")
@@ -77,7 +77,7 @@ def _inspected(
         count = len(classes)
     facts: dict[str, list[str]] = {"Splits": [], "First batches": []}
     found = report.findings
-    paths = [path for one in seen.values() for path in one.paths()] if verify and samples else []
+    paths = [path for one in seen.values() for path in one.paths] if verify and samples else []
     files = check_files(paths, progress=progress)
     found += split_findings(dm, seen, classes, facts["Splits"])
     if samples:
@@ -88,7 +88,7 @@ def _inspected(
     found += target_findings(dm, seen, count)
     found += transform_findings(seen, samples=samples)
     if samples:
-        report.steps = [step for s in ("train", "val") if s in seen for step in follow(dm, seen[s])]
+        report.steps = [step for s in ("train", "val") if s in seen for step in trace(dm, seen[s])]
         facts["Files"] = []
         if verify:
             found += file_findings(seen, files, facts["Files"])

@@ -12,12 +12,14 @@ from torch import Tensor
 from datamodules.batches.batch import TextInputs
 from datamodules.batches.nested import tensors_of
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 from datamodules.tables.dataset import RowDataset
+from datamodules.tables.encode import Encoded
+from datamodules.texts.dataset import TextDataset
 
 
 def batch_findings(
-    dm: Any, seen: Mapping[str, Looked], facts: list[str], classes: Sequence[str] | None = None
+    dm: Any, seen: Mapping[str, SplitView], facts: list[str], classes: Sequence[str] | None = None
 ) -> Iterator[Finding]:
     """Look at the first batches; ``facts`` takes the lines for a person."""
     for split, one in seen.items():
@@ -41,7 +43,7 @@ def batch_findings(
     yield from _sizes(seen)
     if "train" in seen and isinstance(seen["train"].dataset, RowDataset):
         yield from _columns(dm, seen)
-    yield from _texts(dm, seen, facts)
+    yield from _texts(seen, facts)
 
 
 def said(tensor: Tensor) -> str:
@@ -105,7 +107,7 @@ def _images(split: str, inputs: Any) -> Iterator[Finding]:
         yield Finding("warning", "normalize-missing", text, "add Normalize(mean, std) as last step")
 
 
-def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _sizes(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     train = seen["train"].inputs if "train" in seen else None
     for split in ("val", "test"):
         other = seen[split].inputs if split in seen else None
@@ -120,7 +122,7 @@ def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
             yield Finding("error", "dtype-differs", text, "end both transforms alike")
 
 
-def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _columns(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     data: RowDataset = seen["train"].dataset
     labels = data.targets
     numeric, codes, target = data.packed.gather(np.arange(len(data)))
@@ -145,28 +147,27 @@ def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
             text = f"column {name!r} is the target up to scale"
             yield Finding("warning", "target-leak", text, f"pass drop=[{name!r}]")
     for split in ("val", "test"):
-        for name, count in dm.unseen_counts(split).items() if split in seen else ():
-            cells = dm._counts[split].cells[name] / max(1, len(seen[split]))
+        raw = seen[split].dataset.raw if split in seen else None
+        counts = Encoded({}, {}, {}) if raw is None else raw.counts
+        for name, count in counts.unseen.items():
+            cells = counts.cells[name] / max(1, len(seen[split]))
             level: Any = "warning" if cells > 0.2 else "note"
             text = f"{split} column {name!r} holds {count} values that train lacks ({cells:.0%})"
             remedy = "all share one code: check the split, or drop a column of identifiers"
             yield Finding(level, "unseen-values", text, remedy)
 
 
-def _texts(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> Iterator[Finding]:
-    if not isinstance(getattr(dm, "_rows", None), dict) or not hasattr(dm, "truncated"):
-        return
-    for split, count in dm.truncated.items():
-        if split in seen and count:
-            share = count / len(seen[split])
+def _texts(seen: Mapping[str, SplitView], facts: list[str]) -> Iterator[Finding]:
+    texts = {s: one.dataset for s, one in seen.items() if isinstance(one.dataset, TextDataset)}
+    for split, data in texts.items():
+        if count := int(data.truncated().sum()):
+            share = count / len(data)
             facts.append(f"{split}: {count:,} texts cut ({share:.1%})")
             level: Any = "warning" if share > 0.5 else "note"
             text = f"{count:,} of {len(seen[split]):,} {split} texts lose their end"
             yield Finding(level, "truncated", text, "raise max_length")
-    for split in seen:
-        part, rows = dm._rows[split]
-        empty = int((dm._tables[part].texts.lengths()[rows] == 0).sum())
-        if empty:
-            level = "warning" if empty > 0.01 * len(rows) else "note"
-            text = f"{empty:,} of {len(rows):,} {split} texts are empty"
+    for split, data in texts.items():
+        if empty := int(data.empty().sum()):
+            level = "warning" if empty > 0.01 * len(data) else "note"
+            text = f"{empty:,} of {len(data):,} {split} texts are empty"
             yield Finding(level, "empty-texts", text, "remove them or fill them in")

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from datamodules.images.dataset import ImageDataset, PixelDataset
+from datamodules.core.plotting import is_image_batch
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 
 from .file_findings import FileSeen
 from .near_duplicates import merge_by_pixels, near_findings
 
 
 def shared_findings(
-    seen: Mapping[str, Looked],
+    seen: Mapping[str, SplitView],
     files: Mapping[str, FileSeen],
     facts: list[str],
     *,
@@ -29,7 +29,7 @@ def shared_findings(
         facts: Takes lines.
         progress: Show a bar on the terminal while files are read.
     """
-    held = {split: list(one.contents()) for split, one in seen.items()}
+    held = {split: list(one.digests()) for split, one in seen.items()}
     merge_by_pixels(seen, held, files, facts, progress=progress)
     if files:
         yield from near_findings(seen, files, held)
@@ -40,9 +40,7 @@ def shared_findings(
         return
     count = Counter(held["train"])
     twice = sum(n for n in count.values() if n > 1) / len(held["train"])
-    images = bool(seen["train"].paths()) or isinstance(
-        seen["train"].dataset, ImageDataset | PixelDataset
-    )
+    images = bool(seen["train"].paths) or is_image_batch(seen["train"].inputs)
     # short rows and texts meet by chance, images do not
     margin, chance = (0.0, 0) if images else (0.02, 2)
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
@@ -69,7 +67,7 @@ def shared_findings(
 
 
 def _two_labels(
-    seen: Mapping[str, Looked], held: Mapping[str, list[bytes]], *, images: bool
+    seen: Mapping[str, SplitView], held: Mapping[str, list[bytes]], *, images: bool
 ) -> Iterator[Finding]:
     first: dict[bytes, tuple[int, str]] = {}
     odd: list[tuple[str, str]] = []
@@ -90,5 +88,5 @@ def _two_labels(
         yield Finding(level, "label-conflict", said, "look at them and mend the labels")
 
 
-def _twin(one: Looked, index: int, *, images: bool) -> str:
+def _twin(one: SplitView, index: int, *, images: bool) -> str:
     return f" (as {one.describe(index)})" if images else ""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from datamodules.images.decode.decode import image_size
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import MOST_IMAGES, Looked
+from datamodules.insight.split_view import MOST_IMAGES, SplitView
 
 from .file_findings import FileSeen, check_files
 
@@ -22,7 +22,7 @@ FLAT = 8.0  # levels: thumbnails of less contrast are alike by chance
 
 
 def merge_by_pixels(
-    seen: Mapping[str, Looked],
+    seen: Mapping[str, SplitView],
     held: dict[str, list[bytes]],
     files: Mapping[str, FileSeen],
     facts: list[str],
@@ -43,7 +43,7 @@ def merge_by_pixels(
     """
     by_path: dict[str, bytes] = {}
     for split, one in seen.items():
-        by_path.update(zip(one.paths(), held.get(split, ()), strict=False))
+        by_path.update(zip(one.paths, held.get(split, ()), strict=False))
     if len(by_path) < 2:
         return
     first_of = {content: path for path, content in reversed([*by_path.items()])}
@@ -84,7 +84,7 @@ def _of_shared_sizes(paths: list[str]) -> list[tuple[str, int]]:
 
 
 def near_findings(
-    seen: Mapping[str, Looked], files: Mapping[str, FileSeen], held: Mapping[str, list[bytes]]
+    seen: Mapping[str, SplitView], files: Mapping[str, FileSeen], held: Mapping[str, list[bytes]]
 ) -> Iterator[Finding]:
     """Images of two splits that differ by no more than compression or scaling would make.
 
@@ -111,10 +111,10 @@ def near_findings(
 Thumbs = tuple[list[str], list[bytes], npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
-def _thumbs(one: Looked, files: Mapping[str, FileSeen], held: list[bytes]) -> Thumbs:
+def _thumbs(one: SplitView, files: Mapping[str, FileSeen], held: list[bytes]) -> Thumbs:
     """Paths, digests, thumbnails (N, 256) and width by height (N,) of images with contrast."""
     kept: list[tuple[str, bytes, Any, float]] = []
-    for path, content in zip(one.paths()[:MOST_IMAGES], held, strict=False):
+    for path, content in zip(one.paths[:MOST_IMAGES], held, strict=False):
         found = files.get(path)
         if found is not None and found.thumb is not None and float(found.thumb.std()) >= FLAT:
             kept.append((path, content, found.thumb.ravel(), found.shape[1] / found.shape[0]))

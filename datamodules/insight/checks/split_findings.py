@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import RandomSampler, SequentialSampler, Subset
+from torch.utils.data import RandomSampler, SequentialSampler
 
+from datamodules.adapters.user_samples import below_subsets
 from datamodules.core.datamodule import DataModule
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 from datamodules.sampling.plan import Batches, Exact
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
@@ -20,7 +21,7 @@ FEW = 50  # samples below which shares say little
 
 
 def split_findings(
-    dm: Any, seen: Mapping[str, Looked], classes: list[str] | None, facts: list[str]
+    dm: Any, seen: Mapping[str, SplitView], classes: list[str] | None, facts: list[str]
 ) -> Iterator[Finding]:
     """Compare the splits; ``facts`` takes the lines for a person."""
     for split, one in seen.items():
@@ -37,7 +38,7 @@ def split_findings(
 
 
 def _classes(
-    seen: Mapping[str, Looked], classes: list[str] | None, facts: list[str]
+    seen: Mapping[str, SplitView], classes: list[str] | None, facts: list[str]
 ) -> Iterator[Finding]:
     counts = {}
     for split, one in seen.items():
@@ -75,13 +76,10 @@ def _classes(
             yield Finding("warning", "class-shift", said, remedy)
 
 
-def _maps(seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _maps(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     maps = {}
     for split, one in seen.items():
-        data = one.dataset
-        while isinstance(data, Subset):
-            data = data.dataset
-        if isinstance(found := getattr(data, "class_to_idx", None), dict):
+        if isinstance(found := getattr(below_subsets(one.dataset)[0], "class_to_idx", None), dict):
             maps[split] = found
     for split, found in maps.items():
         if found != maps.get("train", found):
@@ -90,7 +88,7 @@ def _maps(seen: Mapping[str, Looked]) -> Iterator[Finding]:
             yield Finding("error", "class-map", said, "use the class_to_idx of train for each part")
 
 
-def _loader(split: str, one: Looked) -> Iterator[Finding]:
+def _loader(split: str, one: SplitView) -> Iterator[Finding]:
     loader, n = one.loader, len(one)
     sampler, labels = getattr(loader, "sampler", None), one.labels()
     if split == "train":
@@ -114,7 +112,7 @@ def _loader(split: str, one: Looked) -> Iterator[Finding]:
         yield Finding("warning", "val-drop-last", said, "pass drop_last=False")
 
 
-def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None:
+def rank_facts(dm: DataModule, seen: Mapping[str, SplitView], facts: list[str]) -> None:
     """What each of 1, 2 and 8 ranks would see."""
     for split, one in seen.items():
         if not len(one):  # a stream's end is not known

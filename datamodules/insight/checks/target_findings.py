@@ -9,20 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from datamodules.adapters.user_samples import known_targets
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked, found_labels
+from datamodules.insight.split_view import SplitView
 
 RARE = 20  # times that the largest class may outnumber the smallest
 
 
 def target_findings(
-    dm: Any, seen: Mapping[str, Looked], num_classes: int | None
+    dm: Any, seen: Mapping[str, SplitView], num_classes: int | None
 ) -> Iterator[Finding]:
     """Look at the targets of the first batches, and at all labels where they are kept."""
     for split, one in seen.items():
         if isinstance(one.target, Tensor):
             yield from _tensor(split, one.target, one.labels() is not None)
-        kept = found_labels(one.dataset)
+        kept = known_targets(one.dataset)
         if kept is None and isinstance(one.target, Tensor):
             kept = one.target.numpy()
         if kept is not None and kept.size and np.issubdtype(kept.dtype, np.number):

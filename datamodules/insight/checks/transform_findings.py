@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.nested import tensors_of
+from datamodules.images.transform_steps import all_steps
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked, held_sizes, innermost
+from datamodules.insight.split_view import SplitView, container_sizes, innermost
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all
 
 TO_TENSOR = {"ToTensor", "ToImage", "PILToTensor", "ToImageTensor"}
@@ -28,10 +29,10 @@ LOOKED_AT = 8
 LONG = 50_000  # a list of so many str costs each worker some 10 MiB
 
 
-def transform_findings(seen: Mapping[str, Looked], *, samples: bool = True) -> Iterator[Finding]:
+def transform_findings(seen: Mapping[str, SplitView], *, samples: bool = True) -> Iterator[Finding]:
     """Look at each split's transform, and with ``samples`` fetch some of them twice."""
     for split, one in seen.items():
-        names = [type(step).__name__ for step in steps(one.transform())]
+        names = [type(step).__name__ for step in all_steps(one.transform)]
         if names.count("Normalize") > 1:
             said = f"the {split} transform normalises {names.count('Normalize')} times"
             yield Finding("error", "normalize-twice", said, "keep one Normalize, as last step")
@@ -43,7 +44,7 @@ def transform_findings(seen: Mapping[str, Looked], *, samples: bool = True) -> I
             yield from _random(split, one, names)
         if samples and split == "train":
             yield from _kept(one, names)
-        if own_generators(one.transform()):
+        if own_generators(one.transform):
             said = f"the {split} transform keeps a random generator of its own"
             remedy = "workers get copies that draw the same: draw from torch's own functions"
             yield Finding("warning", "own-generator", said, remedy)
@@ -52,26 +53,14 @@ def transform_findings(seen: Mapping[str, Looked], *, samples: bool = True) -> I
         yield from _strong(seen["train"], seen["val"])
 
 
-def steps(transform: Any) -> list[Any]:
-    """The steps of a transform, those of nested ``Compose`` and ``Sequential`` too."""
-    if transform is None:
-        return []
-    inner = getattr(transform, "transforms", None)
-    if isinstance(transform, torch.nn.Sequential):
-        inner = list(transform)
-    if isinstance(inner, list | tuple):
-        return [step for part in inner for step in steps(part)]
-    return [transform]
-
-
-def _fetch(one: Looked, index: int, seed: int) -> list[Tensor]:
+def _fetch(one: SplitView, index: int, seed: int) -> list[Tensor]:
     with kept_random_state():
         seed_all(seed)
         return [t.clone() for t in tensors_of(one.dataset[index])]
 
 
-def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
-    if not hasattr(one.dataset, "__getitem__"):
+def _random(split: str, one: SplitView, names: list[str]) -> Iterator[Finding]:
+    if not one.is_map_style:
         return
     for index in range(min(LOOKED_AT, len(one))):
         try:
@@ -87,9 +76,9 @@ def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
             return
 
 
-def _kept(one: Looked, names: list[str]) -> Iterator[Finding]:
+def _kept(one: SplitView, names: list[str]) -> Iterator[Finding]:
     """Fetch train samples twice: what the dataset keeps of them, and whether that is augmented."""
-    if not hasattr(one.dataset, "__getitem__") or hasattr(one.dataset, "get_batch"):
+    if not one.is_map_style or one.serves_batches:
         return
     same, moving = True, False
     for index in range(min(LOOKED_AT, len(one))):
@@ -100,8 +89,8 @@ def _kept(one: Looked, names: list[str]) -> Iterator[Finding]:
             return
         same &= len(first) == len(second) and all(map(_equal, first, second))
         moving |= any(t.ndim > 1 and bool((t != t.flatten()[0]).any()) for t in first)
-    sizes = held_sizes(one.dataset)
-    grown = [name for name, size in sizes.items() if size > one.held.get(name, 0)]
+    sizes = container_sizes(one.dataset)
+    grown = [name for name, size in sizes.items() if size > one.container_sizes.get(name, 0)]
     if not grown:
         return
     said = f"the train dataset keeps samples that it was asked for, in {', '.join(grown)}"
@@ -120,8 +109,8 @@ def _equal(first: Tensor, second: Tensor) -> bool:
     return first.shape == second.shape and torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
-def _pickles(split: str, one: Looked) -> Iterator[Finding]:
-    named = {"transform": one.transform()}
+def _pickles(split: str, one: SplitView) -> Iterator[Finding]:
+    named = {"transform": one.transform}
     if one.loader is not None:
         named["collate_fn"] = one.loader.collate_fn
         named["worker_init_fn"] = one.loader.worker_init_fn
@@ -158,7 +147,7 @@ def _words(split: str, data: Any) -> Iterator[Finding]:
             yield Finding("note", "memory-list", said, remedy)
 
 
-def _strong(train: Looked, val: Looked) -> Iterator[Finding]:
+def _strong(train: SplitView, val: SplitView) -> Iterator[Finding]:
     """Contrast that is left in augmented images, against evaluation's."""
     if not isinstance(train.inputs, Tensor) or not isinstance(val.inputs, Tensor):
         return
