@@ -1,4 +1,4 @@
-"""What a run was fed with, as one readable file beside it: settings, split, classes, versions."""
+"""Record the data of a run as a JSON file: settings, split, classes, versions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .inspect import inspect
 from .split_view import view_split
 
 PACKAGES = ("torch", "torchvision", "lightning", "numpy", "pillow", "polars", "tokenizers")
-REST = "run scripts/inspect_data.py for the rest"
+REST = "run scripts/inspect_data.py for a full inspection"
 SHOWN = 50  # longer fitted values are recorded by their digest
 
 
 def describe_data(dm: L.LightningDataModule, *, findings: Any = None) -> dict[str, Any]:
-    """Everything about the data that decides what a model is fed with, as plain values.
+    """Return everything that decides the data of a run, as plain values.
 
     Args:
         dm: Set up already; of a datamodule of another base only class, arguments and versions
@@ -76,7 +76,7 @@ def _known(dm: DataModule) -> dict[str, Any]:
 
 
 def shortened(value: Any) -> Any:
-    """A fitted value as it is, or its type, size and digest where it is long.
+    """Return a fitted value, or its type, size and digest if it is long.
 
     Example:
         >>> shortened([0.5, 0.25])
@@ -99,7 +99,7 @@ def shortened(value: Any) -> Any:
 
 
 def plain_or_text(value: Any) -> Any:
-    """A value that JSON can hold; what it cannot is said as text."""
+    """Return a value as JSON types; other types as text."""
     if isinstance(value, torch.Tensor):
         return shortened(value)
     if isinstance(value, Mapping):
@@ -138,7 +138,7 @@ def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
 
 
 class DataRecord(L.Callback):
-    """Writes ``data.json`` into a run's folder when training starts.
+    """Write ``data.json`` into a run's folder when training starts.
 
     It holds what a look that makes no sample found. On a resumed fit nothing is compared here: the
     checkpoint's split fingerprint is, by the datamodule itself.
@@ -151,7 +151,7 @@ class DataRecord(L.Callback):
         self.folder = Path(folder)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The data were found good: write what they are."""
+        """Write the record."""
         dm: Any = getattr(trainer, "datamodule", None)
         if dm is not None and trainer.is_global_zero:
             self.folder.mkdir(parents=True, exist_ok=True)

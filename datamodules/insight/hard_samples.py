@@ -1,4 +1,4 @@
-"""After a fit: the pairs of classes a model confuses most, and the samples it is most wrong on."""
+"""Find the classes a model confuses most, and the samples with the highest loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows = npt.NDArray[np.int64]
 def hardest(
     module: Any, dm: L.LightningDataModule, split: str = "val", *, k: int = 16, most: int = 10_000
 ) -> Hardest:
-    """Ask a model for its answers to a split, and find those that are most wrong.
+    """Evaluate a model on a split, and find its largest errors.
 
     On several ranks (an initialised ``torch.distributed``) each rank evaluates its own part, and
     all return the same. No Trainer takes part.

@@ -1,4 +1,4 @@
-"""One look at a datamodule: facts by subject, and findings with what to do."""
+"""Inspect a datamodule: facts, tables, figures, and findings with remedies."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ def inspect(
     figures: bool = False,
     progress: bool = False,
 ) -> Report:
-    """Look at the data of any datamodule; trains nothing and starts no worker process.
+    """Inspect the data of any datamodule, without training and without worker processes.
 
-    Contents are compared for all rows, texts and pixels in memory, for the first 4,000 image
-    files of a split (byte by byte; decoded, as far as 32 million pixels go) and for the first 256
-    samples of a dataset of your own.
+    Samples are compared by content: all rows, texts and pixels in memory; the first 4,000 image
+    files of a split by bytes, and up to 32 million of their pixels decoded; the first 256 samples
+    of other datasets.
 
     Args:
-        dm: Ours or any other LightningDataModule.
-        verify: Decode every image file, in threads, and compare all of them by their pixels.
-        strict: Let ``report.failed()`` count warnings too.
-        module: The model; its ``num_classes`` is held against the labels.
-        samples: False makes no sample and reads no image file: only what is known without is
-            looked at.
-        figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
-        progress: Show a bar on the terminal while files are read.
+        dm: Any LightningDataModule.
+        verify: Decode every image file, in threads, and compare all of them by pixels.
+        strict: Make ``report.failed()`` count warnings too.
+        module: The model; its ``num_classes`` is compared with the labels.
+        samples: False makes no sample and reads no image file.
+        figures: Draw figures, for ``report.save(path)`` and for notebooks.
+        progress: Show a progress bar on the terminal.
 
     Returns:
-        :class:`Report`; ``report.failed()`` tells whether there are errors.
+        :class:`Report`; ``report.failed()`` is True if there are errors.
     """
     with kept_random_state():
         report, seen = _inspected(
@@ -101,5 +100,5 @@ def _inspected(
 def _given(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # a datamodule that cannot be read says so elsewhere
+    except Exception:  # a datamodule that cannot be read is reported elsewhere
         return None

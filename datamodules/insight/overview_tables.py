@@ -1,4 +1,4 @@
-"""Tables of what an inspection looked at: the splits, their classes, their first batches."""
+"""Tables of a report: the splits, their classes, their first batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST_ROWS = 200
 
 
 class Sheet(NamedTuple):
-    """A table in words.
+    """A table of texts.
 
     Attributes:
-        title: What it is of.
+        title: Title of the table.
         header: Names of the columns.
         rows: Cells, each row as long as the header.
-        left_out: Rows beyond those.
+        left_out: Number of further rows.
     """
 
     title: str
@@ -34,7 +34,7 @@ class Sheet(NamedTuple):
 
 
 def sheets(dm: Any, seen: Mapping[str, SplitView]) -> list[Sheet]:
-    """Every table that applies to some splits."""
+    """Return every table that the data allow."""
     if not seen:
         return []
     made = [_splits(dm, seen), _batches(dm, seen)]

@@ -1,4 +1,4 @@
-"""Every file of an image source: damaged, empty, misnamed, and passed over by its reader."""
+"""Check image files: damaged, empty, misnamed, and not listed by their reader."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def skipped_findings(dm: Any, seen: Mapping[str, SplitView], facts: list[str]) -
         facts += [f"skipped: {reason}" for reason in bad.values()]
         said = f"{len(bad)} files cannot be read and are left out of their batches: "
         said += "; ".join([*bad.values()][:3]) + "; ..." * (len(bad) > 3)
-        yield Finding("warning", "skipped-files", said, "mend or remove them")
+        yield Finding("warning", "skipped-files", said, "fix or remove them")
     for reader, root, listed in _readers(dm, seen):
         lost = list(passed_over(root, listed))
         if not lost:

@@ -1,4 +1,4 @@
-"""The same image in two files: equal pixels in other containers, and nearly equal ones."""
+"""Find images stored twice: equal pixels in other file formats, and near-duplicates."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def near_findings(
                 f"{len(pairs)} of {len(seen[second]):,} {second} images look like one in {first} "
                 f"stored anew, such as {b} and {a}"
             )
-            remedy = "look at them; if they are the same image, keep them in one part"
+            remedy = "look at them; if they are the same image, keep them in one split"
             yield Finding("warning", "near-duplicates", said, remedy)
 
 

@@ -1,4 +1,4 @@
-"""The transforms: random evaluation, order of steps, strength, generators, pickling."""
+"""Check the transforms: random evaluation, order of steps, strength, generators, pickling."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def transform_findings(seen: Mapping[str, SplitView], *, samples: bool = True) -
     for split, one in seen.items():
         names = [type(step).__name__ for step in all_steps(one.transform)]
         if names.count("Normalize") > 1:
-            said = f"the {split} transform normalises {names.count('Normalize')} times"
+            said = f"the {split} transform normalizes {names.count('Normalize')} times"
             yield Finding("error", "normalize-twice", said, "keep one Normalize, as last step")
         before = names[: names.index("Normalize")] if "Normalize" in names else []
         if "Normalize" in names and TO_TENSOR & set(names) and not TO_TENSOR & set(before):
-            said = f"the {split} transform normalises before the image is a tensor"
+            said = f"the {split} transform normalizes before the image is a tensor"
             yield Finding("error", "normalize-first", said, "put ToTensor before Normalize")
         if samples and split != "train":
             yield from _random(split, one, names)
         if samples and split == "train":
             yield from _kept(one, names)
         if own_generators(one.transform):
-            said = f"the {split} transform keeps a random generator of its own"
-            remedy = "workers get copies that draw the same: draw from torch's own functions"
+            said = f"the {split} transform has a random generator of its own"
+            remedy = "workers get copies that return the same numbers: use torch's functions"
             yield Finding("warning", "own-generator", said, remedy)
         yield from _pickles(split, one)
     if "train" in seen and "val" in seen:
@@ -71,7 +71,7 @@ def _random(split: str, one: SplitView, names: list[str]) -> Iterator[Finding]:
         if not same:
             guilty = [name for name in names if name.startswith(DRAWS)]
             said = f"{one.describe(index)} differs when {split} fetches it twice"
-            said += f" ({', '.join(guilty)} draws at random)" if guilty else ""
+            said += f" ({', '.join(guilty)} is random)" if guilty else ""
             yield Finding("error", "val-random", said, f"give {split} a fixed transform")
             return
 
@@ -93,15 +93,15 @@ def _kept(one: SplitView, names: list[str]) -> Iterator[Finding]:
     grown = [name for name, size in sizes.items() if size > one.container_sizes.get(name, 0)]
     if not grown:
         return
-    said = f"the train dataset keeps samples that it was asked for, in {', '.join(grown)}"
+    said = f"the train dataset keeps the samples it has returned, in {', '.join(grown)}"
     drawn = [name for name in names if name.startswith(DRAWS)]
     if same and moving and drawn:
-        said += f": {', '.join(drawn)} draws once for each, and the augmentation is frozen"
-        remedy = "keep what comes before the random steps, and transform what was kept"
+        said += f": {', '.join(drawn)} runs once for each sample, so the augmentation is frozen"
+        remedy = "cache the input of the random steps, and transform it each time"
         yield Finding("error", "augment-frozen", said, remedy)
     else:
         said += ": each worker has a copy of its own that grows"
-        remedy = "keep arrays made before the workers start, or nothing"
+        remedy = "cache arrays made before the workers start, or nothing"
         yield Finding("warning", "memory-grows", said, remedy)
 
 
@@ -133,7 +133,7 @@ def _pickles(split: str, one: SplitView) -> Iterator[Finding]:
                 continue
             told.add(str(error))
             said = f"{name} of {split} cannot be pickled ({type(error).__name__}: {error})"
-            remedy = "spawned workers need it: a function of a module in place of a lambda"
+            remedy = "spawned workers need it: use a function of a module in place of a lambda"
             yield Finding("warning", "not-picklable", said, remedy)
 
 
@@ -143,7 +143,7 @@ def _words(split: str, data: Any) -> Iterator[Finding]:
     for name, value in getattr(data, "__dict__", {}).items():
         if isinstance(value, list) and len(value) >= LONG and not isinstance(value[0], Tensor):
             said = f"{name} of the {split} dataset is a list of {len(value):,} Python objects"
-            remedy = "with workers each copies it page by page: keep one array or tensor"
+            remedy = "each worker copies it page by page: use one array or tensor"
             yield Finding("note", "memory-list", said, remedy)
 
 
