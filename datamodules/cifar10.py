@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torchvision import datasets
 
 from .batches.mixup import Mix
@@ -18,7 +19,6 @@ from .core.image_datamodule import ImageDataModule
 from .images.dataset import ImageDataset
 from .images.in_memory import PixelDataset
 from .images.transforms import eval_preset
-from .readers.file_lock import in_turn
 from .settings.arguments import given_again
 from .splits.split import fingerprint
 
@@ -91,7 +91,9 @@ class CIFAR10DataModule(ImageDataModule):
             for train in (True, False):
                 self._open(train=train)
             return
-        with in_turn(root / ".download.lock"):  # another process may be fetching the same files
+        root.mkdir(parents=True, exist_ok=True)
+        # another process may be downloading the same files
+        with FileLock(root / ".download.lock"):
             for train in (True, False):
                 self._open(train=train, download=True)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from .adapters.dataset import Encode, Parts, WrappedDataset
-from .adapters.dataset_facts import fit_classes, fit_inputs
 from .adapters.find_labels import as_array, column_of, find_classes, find_labels
+from .adapters.fit_dataset import fit_classes, fit_inputs
 from .batches.bad_samples import ReadError, check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
 from .batches.normalize import Normalizer

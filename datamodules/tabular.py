@@ -11,11 +11,11 @@ from .core.datamodule import SPLITS, DataModule, Split
 from .figures.columns import column_histograms
 from .settings.arguments import check_name
 from .settings.class_map import given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
-from .tables.encode import Encoded, pack
+from .tables.encode import EncodingCounts, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
 from .tables.raw_rows import RawRows
 from .tables.table import Table, listed, read_table
@@ -140,7 +140,7 @@ class TabularDataModule(DataModule):
         self._read_notes: list[str] = []
         self._targets: Targets | None = None
         self._predict: Table | None = None
-        self._counts: dict[str, Encoded] = {}
+        self._counts: dict[str, EncodingCounts] = {}
 
     # --- what the base asks for --------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class TabularDataModule(DataModule):
         return {} if self._dataset(split) is None else dict(self._counts[split].filled)
 
     def __str__(self) -> str:
-        counts = [said for split, found in self._counts.items() for said in found.said(split)]
+        counts = [said for split, found in self._counts.items() for said in found.notes(split)]
         notes = [*self._read_notes, *self.fitted.get("notes", ())]
         return "\n  ".join([super().__str__(), *notes, *counts])
 
@@ -335,7 +335,7 @@ class TabularDataModule(DataModule):
         if group is not None and given:
             parts = {split: self._parts[split] for split in ("train", *given)}
             groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in parts.items()}
-            check_apart(groups, repr(group))
+            check_disjoint(groups, repr(group))
 
     def _limit(self, split: str) -> None:
         part = self._parts[split]

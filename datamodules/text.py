@@ -16,16 +16,17 @@ from .core.datamodule import SPLITS, DataModule, Split
 from .figures.lengths import text_lengths
 from .readers.folders import split_folders
 from .sampling.length_buckets import length_bounds, pads_to_bound
+from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name
 from .settings.class_map import ClassMap, given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.split import fingerprint
-from .texts.dataset import Indices, PaddingSide, TextDataset
+from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.raw_texts import RawTexts
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
-    Encoded,
+    EncodedTexts,
     check_vocab_size,
     encode,
     load_tokenizer,
@@ -129,7 +130,7 @@ class TextDataModule(DataModule):
         self._given = given_classes(classes, None)
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
-        self._encoded: dict[str, Encoded] = {}
+        self._encoded: dict[str, EncodedTexts] = {}
         self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
@@ -167,7 +168,7 @@ class TextDataModule(DataModule):
             )
             group = self.split_options.group
             if given and isinstance(group, str):
-                check_apart({part: t.extra[group].tolist() for part, t in tables.items()}, group)
+                check_disjoint({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
             for split in given:
                 rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))
@@ -285,7 +286,7 @@ class TextDataModule(DataModule):
             raw=RawTexts(table.texts, table.pairs, cut, self._known("tokenizer")),
         )
 
-    def _tokens(self, part: str) -> Encoded:
+    def _tokens(self, part: str) -> EncodedTexts:
         if part not in self._encoded:
             table, longest = self._tables[part], self._known("max_length")
             encoded = encode(

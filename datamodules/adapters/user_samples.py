@@ -21,7 +21,7 @@ from datamodules.batches.dataset_interface import (
     Summary,
     Trace,
 )
-from datamodules.batches.nested import tensors_of
+from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.transform_steps import as_pixels, describe_file, run_steps
 from datamodules.readers.folders import IMAGE_SUFFIXES
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_own
@@ -202,4 +202,4 @@ def _unchanged(value: Any) -> Any:
 
 def is_pair(sample: Any) -> bool:
     """Return whether a sample is ``(input, target, ...)`` rather than a named tuple of inputs."""
-    return isinstance(sample, tuple | list) and len(sample) > 1 and not hasattr(sample, "_fields")
+    return isinstance(sample, tuple | list) and len(sample) > 1 and not is_named_tuple(sample)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
+
+from datamodules.seeding.sample_seeds import Indices
 
 from .canvas import Drawing, draw_steps, drawn, legend, new_axes, new_figure
-
-Lengths = npt.NDArray[np.int64]
 
 
 @drawn
 def text_lengths(
-    lengths: Mapping[str, Lengths],
-    bounds: Lengths,
+    lengths: Mapping[str, Indices],
+    bounds: Indices,
     batch_size: int,
     truncated: Mapping[str, int] | None = None,
 ) -> Drawing:
@@ -57,7 +56,7 @@ def text_lengths(
     return Drawing("text-lengths", "Text lengths", text, figure)
 
 
-def padding_shares(lengths: Lengths, bounds: Lengths, size: int) -> tuple[float, float]:
+def padding_shares(lengths: Indices, bounds: Indices, size: int) -> tuple[float, float]:
     """Return the share of padding in batches of ``size``, shuffled and by length buckets.
 
     Args:

@@ -27,7 +27,7 @@ from datamodules.seeding.random_state import (
     seed_all,
     set_random_state,
 )
-from datamodules.seeding.thread_rng import drawn_elsewhere
+from datamodules.seeding.thread_rng import thread_unsafe_step
 
 from .in_memory import numbered
 from .packed import PackedImages
@@ -172,7 +172,7 @@ class ImageDataset(Dataset[Any]):
 
     def drawn_elsewhere(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
-        return drawn_elsewhere(self.transform.transform)
+        return thread_unsafe_step(self.transform.transform)
 
     def blank(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch
 from datamodules.batches.dataset_interface import Sample, Trace
-from datamodules.seeding.sample_seeds import Seeds, below
+from datamodules.seeding.sample_seeds import Seeds, draw_integers
 
 from .transform_steps import as_pixels
 
@@ -110,7 +110,7 @@ class PixelDataset(Dataset[Any]):
         target = self.targets.index_select(0, torch.from_numpy(indices))
         image = self._windows(indices, seeds)
         if self.flip and seeds is not None:
-            flipped = np.flatnonzero(below(seeds, 2, stream=2).numpy())
+            flipped = np.flatnonzero(draw_integers(seeds, 2, stream=2).numpy())
             # torch mirrors a byte image in a third of NumPy's time
             image[flipped] = torch.from_numpy(image.take(flipped, 0)).flip(-1).numpy()
         return Batch(torch.from_numpy(image), target)
@@ -128,7 +128,7 @@ class PixelDataset(Dataset[Any]):
         left: Any = self.padding
         if seeds is not None:
             side = 2 * self.padding + 1
-            top, left = np.divmod(below(seeds, side**2, stream=1).numpy(), side)
+            top, left = np.divmod(draw_integers(seeds, side**2, stream=1).numpy(), side)
         # A line of a window is one opaque cell that may begin at any byte: 128 windows of
         # 3 x 32 x 32 are cut in 190 us, against 490 byte by byte in torch (2 cores, torch 2.14).
         lines = np.ndarray((whole.size - width + 1,), f"V{width}", whole.data, strides=(1,))

@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 from torch import Tensor
 
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
+from datamodules.seeding.sample_seeds import Indices
 
 from .cached import CachedImages, warn_of_room
 from .draft import DraftImages
 from .listing import list_images, report_skipped, seen_from
 from .packed import PackedImages
 from .ram_cache import RamCache
-
-Rows = npt.NDArray[np.int64]
 
 
 class ImageSources:
@@ -43,7 +41,7 @@ class ImageSources:
     ) -> None:
         self.paths, self.mode, self.draft = dict(paths), mode, draft
         self.pack: ImagePack | None = None
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, Indices] = {}
         self._in_ram: dict[str, CachedImages] = {}
         self._is_room_said = False
 
@@ -60,7 +58,7 @@ class ImageSources:
         for split, paths in self.paths.items():
             self._rows[split] = self.pack.rows_of(list(seen_from(roots, paths)), paths)
 
-    def of(self, split: str, rows: Rows) -> Any:
+    def of(self, split: str, rows: Indices) -> Any:
         """Sources of some images of a split."""
         paths = self.paths[split]
         if len(rows) < len(paths):
@@ -75,7 +73,7 @@ class ImageSources:
             return sources  # nothing to be decoded from a file
         return DraftImages(sources, self.draft, mode=self.mode)
 
-    def cached(self, split: str, rows: Rows, cache: RamCache) -> CachedImages:
+    def cached(self, split: str, rows: Indices, cache: RamCache) -> CachedImages:
         """As :meth:`of`, each kept from its first use on; warns once where there is no room."""
         cache.add_part(split, len(self.paths[split]))
         found = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)

@@ -12,7 +12,7 @@ from torch import Tensor
 from datamodules.batches.dataset_interface import ColumnValues, Summary, Trace
 
 from .column import Column
-from .encode import Encoded
+from .encode import EncodingCounts
 from .features import Feature, numeric_names
 from .table import Table
 
@@ -34,7 +34,7 @@ class RawRows(NamedTuple):
     rows: npt.NDArray[np.int64]
     features: Sequence[Feature]
     targets: Sequence[str]
-    counts: Encoded
+    counts: EncodingCounts
 
     def cells(self, index: int) -> list[tuple[str, str]]:
         """Return name and cell of the first 24 feature columns."""

@@ -15,7 +15,7 @@ from datamodules.images.dataset import ImageDataset
 from datamodules.images.in_memory import PixelDataset
 from datamodules.images.sources import predict_sources
 from datamodules.readers.path_list import PathList
-from datamodules.seeding.sample_seeds import below
+from datamodules.seeding.sample_seeds import draw_integers
 
 
 def pixels(n=4, height=3, width=5, channels=3):
@@ -114,8 +114,8 @@ def test_a_batch_equals_slicing_and_flipping_one_by_one(padding, flip, channels)
     dataset = PixelDataset(data, torch.arange(6), padding=padding, flip=flip)
     batch = dataset.get_batch(rows, seeds(n))
     side = 2 * padding + 1
-    places = below(seeds(n), side**2, stream=1).tolist() if padding else [0] * n
-    mirrored = below(seeds(n), 2, stream=2).tolist()
+    places = draw_integers(seeds(n), side**2, stream=1).tolist() if padding else [0] * n
+    mirrored = draw_integers(seeds(n), 2, stream=2).tolist()
     for k, row in enumerate(rows):
         whole = torch.zeros(channels, 3 + 2 * padding, 5 + 2 * padding, dtype=torch.uint8)
         whole[:, padding : padding + 3, padding : padding + 5] = data[row]

@@ -109,7 +109,7 @@ PATHS = {  # what writes the data and gives the options, and what must have been
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_fit_takes_the_fast_way_and_ends(path, monkeypatch, capfd):
+def test_a_fit_uses_the_fast_path(path, monkeypatch, capfd):
     make, (owner, name) = PATHS[path]
     asked, stock = [], getattr(owner, name)
 

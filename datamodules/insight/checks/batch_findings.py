@@ -14,7 +14,7 @@ from datamodules.batches.nested import tensors_of
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import SplitView
 from datamodules.tables.dataset import RowDataset
-from datamodules.tables.encode import Encoded
+from datamodules.tables.encode import EncodingCounts
 from datamodules.texts.dataset import TextDataset
 
 
@@ -148,7 +148,7 @@ def _columns(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[Finding]:
             yield Finding("warning", "target-leak", text, f"pass drop=[{name!r}]")
     for split in ("val", "test"):
         raw = seen[split].dataset.raw if split in seen else None
-        counts = Encoded({}, {}, {}) if raw is None else raw.counts
+        counts = EncodingCounts({}, {}, {}) if raw is None else raw.counts
         for name, count in counts.unseen.items():
             cells = counts.cells[name] / max(1, len(seen[split]))
             level: Any = "warning" if cells > 0.2 else "note"

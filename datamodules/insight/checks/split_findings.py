@@ -13,7 +13,7 @@ from datamodules.adapters.user_samples import below_subsets
 from datamodules.core.datamodule import DataModule
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import SplitView
-from datamodules.sampling.plan import Batches, Exact
+from datamodules.sampling.plan import Batches, EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 SHIFT = 0.3  # total variation between class shares
@@ -126,7 +126,7 @@ def rank_facts(dm: DataModule, seen: Mapping[str, SplitView], facts: list[str]) 
                 sampler = ShardedBatchSampler(plan, n, num_replicas=world, rank=0, seed=0)
                 batches = sampler.planned()
             else:
-                plan = Exact(n, dm.hparams["eval_batch_size"] or size)
+                plan = EvaluationPlan(n, dm.hparams["eval_batch_size"] or size)
                 batches = Batches.of(plan(torch.Generator(), world))
             once = len(np.unique(batches.indices))
             facts.append(
