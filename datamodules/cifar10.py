@@ -84,7 +84,7 @@ class CIFAR10DataModule(ImageDataModule):
 
     def prepare_data(self) -> None:
         """Download what is not there yet, and verify it; nothing for prediction by checkpoint."""
-        if self.fitted and self._attached() and self.trainer.state.fn == "predict":  # type: ignore[union-attr]
+        if self.fitted and self._run().function == "predict":
             return
         root = Path(self.hparams["root"]).expanduser()
         with suppress(FileNotFoundError):
@@ -115,7 +115,7 @@ class CIFAR10DataModule(ImageDataModule):
             len(targets["train"]), labels=targets["train"], names=self._names, given=["test"]
         )
         test_rows = np.arange(len(targets["test"]))
-        self._rows = {**cut, "test": self.limit_rows("test", test_rows, targets["test"])}
+        self._rows = {**cut, "test": self._limit_rows("test", test_rows, targets["test"])}
         for split, whole in (("train", "train"), ("val", "train"), ("test", "test")):
             rows = torch.from_numpy(self._rows[split])
             self._pixels[split] = pixels[whole][rows]

@@ -84,7 +84,7 @@ class FeaturesDataset(Dataset[Any]):
         targets: N targets.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(self, features: Tensor, targets: Tensor) -> None:
         self.features, self.targets = features, targets

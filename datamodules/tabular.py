@@ -124,7 +124,7 @@ class TabularDataModule(DataModule):
             self._split_options = {**(self._split_options or {}), "group": group_column}
             SplitOptions.of(self._split_options)
         split_column = self._own["split_column"]
-        if split_column is not None and self.split_options.folds is not None:
+        if split_column is not None and SplitOptions.of(self._split_options).folds is not None:
             raise ValueError("split_column parts the rows, and so do folds; keep one")
         shares = options.get("val_split") or options.get("test_split")
         if split_column is not None and (val_path or test_path or shares):
@@ -340,7 +340,7 @@ class TabularDataModule(DataModule):
     def _limit(self, split: str) -> None:
         part = self._parts[split]
         if len(part.rows) and self.hparams["limit"] is not None:
-            rows = self.limit_rows(split, part.rows, self._strata(part)[0])
+            rows = self._limit_rows(split, part.rows, self._strata(part)[0])
             self._parts[split] = Part(part.table, rows)
 
     def _target_map(self) -> Targets:

@@ -44,6 +44,7 @@ from cross_validation import (
     join_folds,
     print_folds,
 )
+from datamodules.core.inside import add_split_options
 from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError
@@ -193,7 +194,7 @@ def fit_folds(
         if metrics:
             objects = make_objects(parser, config, verbose=False)
         data, model = objects.data, objects.model
-        data.part_as(options)
+        add_split_options(data, options)
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         record = Record(place, settings)

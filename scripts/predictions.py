@@ -16,6 +16,7 @@ import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
 from datamodules import DataModule
+from datamodules.core.inside import bad_rows_of
 from datamodules.readers.atomic_write import named_writes
 from models import Regressor
 
@@ -200,7 +201,7 @@ def gather(trainer: L.Trainer, mine: dict[str, Array]) -> list[dict[str, Array]]
 def _bad_rows(trainer: L.Trainer) -> list[int]:
     """Return the rows whose file this process skipped."""
     data = getattr(trainer, "datamodule", None)
-    return data.bad_rows("predict") if isinstance(data, DataModule) else []
+    return bad_rows_of(data, "predict") if isinstance(data, DataModule) else []
 
 
 def _rounded(probabilities: Array) -> Array:

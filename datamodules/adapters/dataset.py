@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.bad_samples import ReadError, reading
-from datamodules.batches.dataset_interface import Sample, Trace
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Trace
 from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.cached import loaded
 from datamodules.images.ram_cache import RamCache
@@ -178,8 +179,8 @@ class WrappedDataset(Dataset[Any]):
             sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
 
-    def blank(self) -> Any:
-        """Return a sample that can be read, for the shape of a batch whose samples are skipped.
+    def placeholder(self) -> Any:
+        """Return a sample that can be read, for the shape of a batch without samples.
 
         Raises:
             ReadError: If no sample can be read.

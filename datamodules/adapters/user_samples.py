@@ -14,13 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset
 
-from datamodules.batches.dataset_interface import (
-    DescribesSamples,
-    InspectsSamples,
-    Sample,
-    Summary,
-    Trace,
-)
+from datamodules.batches.dataset_interface import DescribesSamples, Sample
+from datamodules.batches.inspection_interface import InspectsSamples, Summary, Trace
 from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.transform_steps import as_pixels, describe_file, run_steps
 from datamodules.readers.folders import IMAGE_SUFFIXES

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from datamodules.adapters.user_samples import input_transform
-from datamodules.batches.dataset_interface import ColumnValues
+from datamodules.batches.inspection_interface import ColumnValues
 from datamodules.batches.nested import tensors_of
 from datamodules.batches.normalize import Normalizer
 from datamodules.figures.columns import MOST_COLUMNS, column_histograms
@@ -17,38 +17,33 @@ from datamodules.figures.target_text import target_text
 from datamodules.images.transform_steps import as_pixels, normalization_of
 from datamodules.loading.fetch import KeyedDataset
 
+from .inside import dataset_of, normalizer_of
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .datamodule import DataModule, Split
 
-def plot_batch(
-    batch: Any,
-    dataset: Any,
-    split: str,
-    *,
-    normalizer: Any,
-    classes: list[str] | None,
-    most: int = 16,
-) -> Figure:
-    """Draw the images of a batch, or the values of its columns.
+
+def plot_batch(dm: DataModule, split: Split, batch: Any, *, most: int = 16) -> Figure:
+    """Draw the images of a batch under their labels, or the values of its columns.
 
     Args:
-        batch: ``(inputs, target)``, or bare inputs.
-        dataset: The split's dataset.
+        dm: The datamodule.
         split: Name of the split.
-        normalizer: What normalized the images, or None.
-        classes: Class names; None for numbers.
+        batch: ``(inputs, target)``, or inputs alone.
         most: Images drawn.
 
     Raises:
         ValueError: If the batch is neither images (N, C, H, W) nor a table (N, F).
     """
+    data = dataset_of(dm, split)
     inputs, target = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
     if is_image_batch(inputs):
-        targets = [] if target is None else target[:most]
-        titles = [target_text(value, classes) for value in targets]
-        return image_grid(inputs[:most], titles, batch_scale(dataset, normalizer))
-    if split != "predict" and (values := matrix_columns(inputs, dataset)):
+        classes = None if dm.task == "regression" else dm.fitted.get("classes")
+        titles = [target_text(t, classes) for t in ([] if target is None else target[:most])]
+        return image_grid(inputs[:most], titles, batch_scale(data, normalizer_of(dm, data)))
+    if split != "predict" and (values := matrix_columns(inputs, data)):
         return column_histograms(values, split).figure
     raise ValueError(
         f"plot draws images (N, C, H, W), columns of tables and lengths of texts, got "

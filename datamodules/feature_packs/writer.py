@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from datamodules.core.datamodule import DataModule
 from datamodules.core.image_datamodule import ImageDataModule
+from datamodules.core.inside import normalizer_of
 from datamodules.core.transform_fingerprint import printed
 from datamodules.loading.make_loader import make_plain_loader
 from datamodules.readers.atomic_write import named_writes, write_all
@@ -141,8 +142,8 @@ def _write_splits(
         loader = make_plain_loader(
             dataset,
             batch_size=batch_size,
-            normalizer=data.normalizer_of(dataset),
-            collate_fn=data.default_collate(split),
+            normalizer=normalizer_of(data, dataset),
+            collate_fn=data._default_collate(split),
         )
         targets: list[Tensor] = []
         path = folder / f"{split}-features.npy"

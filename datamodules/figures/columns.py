@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.batches.dataset_interface import ColumnValues
+from datamodules.batches.inspection_interface import ColumnValues
 
 from .canvas import STYLES, Drawing, drawn, label, legend, new_axes, new_figure
 

@@ -16,7 +16,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from datamodules.batches.dataset_interface import Sample, Summary, Trace
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Summary, Trace
 from datamodules.batches.kernels import load_kernels
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
@@ -166,15 +167,15 @@ class ImageDataset(Dataset[Any]):
             self._fast.check_unchanged()
 
     @property
-    def draws_alone(self) -> bool:
+    def uses_thread_rng(self) -> bool:
         """Whether no draw needs the function mode of a worker thread."""
         return self._fast is not None and self._fast.draws_alone
 
-    def drawn_elsewhere(self) -> str | None:
+    def thread_unsafe_step(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
         return thread_unsafe_step(self.transform.transform)
 
-    def blank(self) -> Any:
+    def placeholder(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""
         blank = Image.new(self.mode, (256, 256))
         image = self.transform(blank) if self._fast is None else self._fast.of_image(blank)

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch
-from datamodules.batches.dataset_interface import Sample, Trace
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Trace
 from datamodules.seeding.sample_seeds import Seeds, draw_integers
 
 from .transform_steps import as_pixels
@@ -49,7 +50,7 @@ class PixelDataset(Dataset[Any]):
         padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
         self.pixels = padded.contiguous()  # windows are cut by their place in memory
         self.size = tuple(pixels.shape[2:])
-        self.draws = bool(padding or flip)
+        self.is_random = bool(padding or flip)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -85,7 +86,7 @@ class PixelDataset(Dataset[Any]):
         if self.padding and not other.padding:
             pad = self.padding
             copied.pixels = self.pixels[..., pad:-pad, pad:-pad].contiguous()
-        copied.padding, copied.flip, copied.draws = other.padding, other.flip, other.draws
+        copied.padding, copied.flip, copied.is_random = other.padding, other.flip, other.is_random
         return copied
 
     def trace(self, index: int, *, batch_size: int = 1) -> Trace:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import loader_of
 
 from .split_view import digest
 
@@ -36,17 +37,18 @@ def run_batches(dm: DataModule, limit: int, *, timeout_seconds: float) -> tuple[
     """
     shape, taken, digests = "", 0, Digests()
     # workers have torch's own limit, and may take long to start
-    with alarm(None if dm.hparams["num_workers"] else timeout_seconds) as restart:
-        loader: Any = dm.train_dataloader()
-        with closing(loader):
-            for batch in loader:
-                restart()
-                shape = shape or shape_text(batch)
-                taken += int(dm.hparams["batch_size"])
-                digests.append({name: digest(content) for name, content in parts(batch)})
-                del batch
-                if taken >= limit:
-                    break
+    with (
+        alarm(None if dm.hparams["num_workers"] else timeout_seconds) as restart,
+        closing(loader_of(dm, "train")) as loader,
+    ):
+        for batch in loader:
+            restart()
+            shape = shape or shape_text(batch)
+            taken += int(dm.hparams["batch_size"])
+            digests.append({name: digest(content) for name, content in parts(batch)})
+            del batch
+            if taken >= limit:
+                break
     return shape, digests
 
 

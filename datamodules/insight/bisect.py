@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,7 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of, loader_of, set_augmentation
 from datamodules.loading.iterable import StreamBatches
 from datamodules.seeding.random_state import kept_random_state
 
@@ -82,7 +83,7 @@ def bisect(
         _ = dm.train_dataset
     except Exception as error:
         return Bisection([_failed("reading the data", error)], [])
-    safe, steps, expected = copy.copy(dm), list[Step](), Digests()
+    safe, steps, expected = copy_of(dm), list[Step](), Digests()
     make_safe(safe, batch_size=1)
     for name, is_set, restore in _settings(dm, safe, timeout_seconds):
         if not is_set:
@@ -115,7 +116,8 @@ def _settings(
     mixing = {name: given[name] for name in ("mixup", "cutmix") if given.get(name)}
     pin, collate = bool(options.pop("pin_memory", False)), options.pop("collate_fn", None)
     for_workers = {n: options.pop(n) for n in WORKER_OPTIONS if n in options}
-    parallel = not hasattr(dm.train_dataset, "get_batch") if count is None else count > 0
+    in_memory = DatasetInterface(dm.train_dataset).batches is not None
+    parallel = not in_memory if count is None else count > 0
 
     def hparams(**values: Any) -> Callable[[], None]:
         return lambda: safe.hparams.update(values)
@@ -134,7 +136,7 @@ def _settings(
         return restore
 
     yield "everything off, batches of 1", True, hparams()
-    yield "train_transform", True, lambda: setattr(safe, "augment", True)
+    yield "train_transform", True, lambda: set_augmentation(safe, True)
     yield "batches of 2", size > 1, hparams(batch_size=2)
     yield "collate_fn", collate is not None, loader(collate_fn=collate)
     yield f"batch_size={size}", size > 2, hparams(batch_size=size)
@@ -152,7 +154,7 @@ def _settings(
 
 def _uses_threads(dm: DataModule) -> bool:
     with suppress(Exception):  # what fails here fails in a step that names it
-        return bool(copy.copy(dm).train_dataloader().threads)  # type: ignore[attr-defined]
+        return bool(loader_of(dm, "train").threads)
     return False
 
 
@@ -168,13 +170,13 @@ def failing_samples(
         limit: Number of samples searched.
         timeout_seconds: After this time a sample hangs.
     """
-    plain = copy.copy(dm)  # fetches in this process, in order
+    plain = copy_of(dm)  # fetches in this process, in order
     plain.hparams.update(num_workers=0, sampler="sequential", global_batch_size=None)
     plain.sampler, plain.loader_options = (
         "sequential",
         {name: dm.loader_options[name] for name in ("collate_fn",) if name in dm.loader_options},
     )
-    data: Any = plain.train_dataloader().dataset
+    data: Any = loader_of(plain, "train").dataset
     if isinstance(data, StreamBatches):
         return [*islice(_failing_in_order(data, limit), MOST_NAMED)]
     found: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import platform
@@ -17,6 +16,7 @@ import torch
 
 from datamodules.adapters.user_samples import input_transform
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 from datamodules.settings.arguments import plain
 
 from .inspect import inspect
@@ -128,7 +128,7 @@ def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
     """
     if not isinstance(dm, DataModule):
         return {"inspected": f"not inspected; {REST}", "findings": []}
-    alone = copy.copy(dm)  # without Trainer and loaders: a run's own are left as they are
+    alone = copy_of(dm)  # without Trainer and loaders: a run's own are left as they are
     alone.__dict__["prepare_data"] = lambda: None  # it has been: no file is checked anew
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from datamodules.adapters.user_samples import known_targets, raw_image
-from datamodules.batches.dataset_interface import ColumnValues, HasColumns
+from datamodules.batches.inspection_interface import ColumnValues, HasColumns
 from datamodules.batches.nested import tensors_of
 from datamodules.core.plotting import is_image_batch, matrix_columns
 from datamodules.figures.canvas import Drawing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lightning as L
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import set_augmentation
 
 SAMPLES, BATCH = 100, 8
 
@@ -52,7 +53,7 @@ def make_safe(dm: L.LightningDataModule, *, batch_size: int = BATCH) -> str:
 
 def without_augmentation(dm: DataModule) -> None:
     """Give train samples the transform of evaluation, and no MixUp or CutMix."""
-    dm.augment = False
+    set_augmentation(dm, False)
     set_mixing(dm, mixup=0.0, cutmix=0.0)
 
 

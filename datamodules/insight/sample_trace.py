@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from datamodules.adapters.user_samples import trace_sample
-from datamodules.batches.dataset_interface import Summary
+from datamodules.batches.inspection_interface import Summary
 from datamodules.batches.nested import tensors_of
 from datamodules.figures.target_text import target_text
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own

@@ -24,9 +24,11 @@ from datamodules.adapters.user_samples import (
     listed_files,
     raw_sample,
 )
-from datamodules.batches.dataset_interface import DescribesSamples, InspectsSamples, Sample
+from datamodules.batches.dataset_interface import DatasetInterface, DescribesSamples, Sample
+from datamodules.batches.inspection_interface import InspectsSamples
 from datamodules.batches.nested import tensors_of
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import dataset_of
 from datamodules.seeding.random_state import kept_random_state
 
 from .findings import Finding
@@ -72,7 +74,7 @@ class SplitView:
     @property
     def serves_batches(self) -> bool:
         """Whether the dataset returns whole batches."""
-        return hasattr(self.dataset, "get_batch")
+        return DatasetInterface(self.dataset).batches is not None
 
     @property
     def inputs(self) -> Any:
@@ -190,7 +192,7 @@ def class_names(dm: Any, view: SplitView | None = None) -> list[str] | None:
 def view_split(dm: L.LightningDataModule, split: str) -> SplitView | None:
     """Return a split of a datamodule without its batch, or None if there is no such split."""
     if isinstance(dm, DataModule):
-        data = getattr(dm, f"{split}_dataset")
+        data = dataset_of(dm, split)  # type: ignore[arg-type]
         return None if data is None else SplitView(split, data)
     hook = f"{split}_dataloader"
     if getattr(type(dm), hook) is getattr(L.LightningDataModule, hook):

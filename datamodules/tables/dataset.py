@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch, TabularInputs
-from datamodules.batches.dataset_interface import ColumnValues, Sample, Trace
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import ColumnValues, Trace
 from datamodules.readers.path_list import PathList
 
 from .column import Column
@@ -149,7 +150,7 @@ class RowDataset(Dataset[Any]):
         raw: The cells as written, for reports and figures.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,

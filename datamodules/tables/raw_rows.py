@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from datamodules.batches.dataset_interface import ColumnValues, Summary, Trace
+from datamodules.batches.inspection_interface import ColumnValues, Summary, Trace
 
 from .column import Column
 from .encode import EncodingCounts

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.batch import Batch, TextInputs
-from datamodules.batches.dataset_interface import Sample, Summary, Trace
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Summary, Trace
 from datamodules.seeding.sample_seeds import Indices
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class TextDataset:
                 [5, 6]])
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.batches.dataset_interface import Summary, Trace
+from datamodules.batches.inspection_interface import Summary, Trace
 
 from .dataset import MOST_SHOWN, FlatRows
 

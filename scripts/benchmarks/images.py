@@ -91,7 +91,7 @@ def _variants(
             """Return the same loader in every round, as in a fit: it reuses its batch memory."""
             # else the CPU time of worker processes would be counted when they end, rounds later
             more["loader_options"] = {"persistent_workers": False}
-            return our_batches(root, pack, train=train, **sizes, **more)
+            return our_batches(root, pack, train=train, **{**sizes, **more})
 
         return lambda: consume(loader())
 

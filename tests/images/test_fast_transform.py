@@ -16,6 +16,7 @@ from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.batches.collate import collate
+from datamodules.core.run import Run
 from datamodules.images.dataset import ImageDataset
 from datamodules.images.packs.writer import write_pack
 from datamodules.loading.fetch import KeyedDataset
@@ -105,7 +106,7 @@ def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monke
     for options in ({"crop_first": False}, {}):
         dm, model = folder(tmp_path, **options), Recorder()
         if crossing and not options:
-            monkeypatch.setattr(dm, "_crosses", lambda trainer: True)
+            monkeypatch.setattr(Run, "moves_to_device", True)
         trainer = quiet_trainer(tmp_path, num_sanity_val_steps=1, max_epochs=2)
         trainer.fit(model, dm)
         trainer.test(model, dm, verbose=False)

@@ -64,5 +64,5 @@ def test_crashes_and_unexpected_exceptions_are_counted_with_their_seeds(tmp_path
 
 def test_a_byte_order_mark_before_other_bytes_than_utf_8_is_refused_by_name(tmp_path):
     (tmp_path / "marked.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n3,\xb2\xff\n")
-    with pytest.raises(ValueError, match=r"marked\.csv is not utf-8.*byte 0xb2 in line 3"):
+    with pytest.raises(ValueError, match=r"marked\.csv: line 3: byte 0xb2 is not utf-8"):
         read_table(tmp_path / "marked.csv")

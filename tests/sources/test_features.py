@@ -9,6 +9,7 @@ from script_runs import SCRIPTS, fit
 from torch import nn
 
 from datamodules import FeaturesDataModule, ImageFolderDataModule
+from datamodules.core.inside import add_split_options
 from datamodules.feature_packs.format import read_features
 from datamodules.feature_packs.writer import feature_keys, write_features
 from datamodules.samples import digits
@@ -144,7 +145,7 @@ def test_other_versions_other_folders_and_absent_features_are_told_apart(photos,
     with pytest.raises(ValueError, match="limit was given, but features keep the splits"):
         FeaturesDataModule(out, limit=2)
     folded = FeaturesDataModule(out)
-    folded.part_as({"folds": 2, "fold": 0})
+    add_split_options(folded, {"folds": 2, "fold": 0})
     with pytest.raises(ValueError, match="have no folds"):
         folded.setup()
 

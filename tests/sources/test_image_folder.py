@@ -429,7 +429,7 @@ def test_parts_that_exist_are_kept(tmp_path, val):
     dm = small(tmp_path)
     assert [len(dm.train_dataset), len(dm.val_dataset)] == [8, 2]
     assert dm.test_dataset is None
-    with pytest.raises(ValueError, match=r"no test samples; the source holds none and test_split"):
+    with pytest.raises(ValueError, match=r"no test samples; there is no test data and test_split"):
         dm.test_dataloader()
 
 
@@ -445,7 +445,9 @@ def test_a_missing_val_is_cut_out_of_train(tmp_path):
 def test_a_share_of_a_part_that_exists_is_refused(tmp_path):
     class_folders(tmp_path / "train", {"a": 10})
     class_folders(tmp_path / "val", {"a": 3})
-    with pytest.raises(ValueError, match=r"val_split=0.2 was given, but the source has a val part"):
+    with pytest.raises(
+        ValueError, match=r"val_split=0.2 was given, but the source has a val split"
+    ):
         small(tmp_path, val_split=0.2).setup()
     assert len(small(tmp_path, val_split=0).val_dataset) == 3
 

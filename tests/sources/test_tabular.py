@@ -414,7 +414,7 @@ def test_h19_a_parquet_reader_leaves_no_handle_open(tmp_path, context):
             rows += len(target)
     assert rows == 240
     del loader, inputs, target  # the last batch lies in a file of shared memory
-    dm._train_loader = None
+    dm._position.loader = None
     gc.collect()
     if context == "fork":  # spawn keeps its resource tracker's pipe
         end = time.monotonic() + 60
@@ -634,7 +634,7 @@ def test_h30_a_checkpoint_is_enough(people, tmp_path):
 def test_h30_a_state_of_another_kind_is_named(people):
     dm = made(people)
     dm.setup()
-    with pytest.raises(ValueError, match="holds the state of 'TextDataModule', this is 'Tabular"):
+    with pytest.raises(ValueError, match="has the state of 'TextDataModule', this is 'Tabular"):
         made(people).load_state_dict(dm.state_dict() | {"source": "TextDataModule"})
 
 

@@ -22,7 +22,7 @@ class _QuietThread(threading.local):
 
     ``warnings.catch_warnings`` would not do: it swaps one list for the whole process, so threads
     that overlap can leave each other's list behind, and each swap makes Python repeat warnings that
-    it shows once. This filter is put in once and does nothing outside a decode.
+    it shows once. This filter is in the list while any thread decodes, and matches in no other.
     """
 
     active = False
@@ -36,19 +36,30 @@ class _QuietThread(threading.local):
 
 _quiet_thread = _QuietThread()
 _QUIET_FILTER = ("ignore", _quiet_thread, Warning, None, 0)
+_decoding, _lock = [0], threading.Lock()  # number of threads inside quiet()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Let no warning out: what Pillow warns about is read all the same, or refused."""
-    filters = cast("list[Any]", warnings.filters)
-    if not filters or filters[0] is not _QUIET_FILTER:
-        filters[:] = [_QUIET_FILTER, *(each for each in filters if each is not _QUIET_FILTER)]
+    _add_decoding(1)
     before, _quiet_thread.active = _quiet_thread.active, True
     try:
         yield
     finally:
         _quiet_thread.active = before
+        _add_decoding(-1)
+
+
+def _add_decoding(change: int) -> None:
+    """Count the threads inside :func:`quiet`; keep the filter first while there are any."""
+    with _lock:
+        _decoding[0] += change
+        filters = cast("list[Any]", warnings.filters)
+        if change > 0 and not (filters and filters[0] is _QUIET_FILTER):
+            filters[:] = [_QUIET_FILTER, *(each for each in filters if each is not _QUIET_FILTER)]
+        elif not _decoding[0]:
+            filters[:] = [each for each in filters if each is not _QUIET_FILTER]
 
 
 @cache

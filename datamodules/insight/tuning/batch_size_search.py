@@ -13,6 +13,7 @@ import lightning as L
 import torch
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 from datamodules.insight.wait_monitor import DataWaitMonitor
 
 PAYS = 0.95  # a doubled batch must take less of the time per sample than this
@@ -96,7 +97,7 @@ def search_batch_size(
 def _step_seconds_or_none(
     dm: DataModule, module: L.LightningModule, size: int, accelerator: str
 ) -> float | None:
-    sized = copy.copy(dm)
+    sized = copy_of(dm)
     sized.hparams["batch_size"] = size
     try:
         return step_seconds(sized, copy.deepcopy(module), accelerator=accelerator)

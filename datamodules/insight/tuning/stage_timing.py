@@ -13,7 +13,9 @@ import torch
 from lightning.fabric.utilities import move_data_to_device
 from lightning_utilities.core.apply_func import apply_to_collection
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import collate_of
 from datamodules.images.dataset import ImageDataset
 from datamodules.seeding.random_state import kept_random_state
 
@@ -46,7 +48,7 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
     rows = [i * len(data) // count for i in range(count)]
     spent: dict[str, float] = {}
     with kept_random_state():
-        if hasattr(data, "get_batch"):
+        if DatasetInterface(data).batches is not None:
             places = np.array(rows)
             data.get_batch(places, None)  # the first call warms up
             batch = _timed(spent, "gather", lambda: data.get_batch(places, None))
@@ -60,8 +62,7 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
             if is_files:
                 del spent["sample"]  # its stages are known
                 made = [data.unnormalized(i) for i in rows]
-            loader: Any = dm.train_dataloader()
-            batch = _timed(spent, "collate", lambda: loader.dataset.collate_fn(made))
+            batch = _timed(spent, "collate", lambda: collate_of(dm, "train")(made))
         normalizer = dm.normalizer
         if normalizer is not None:
             normalizer(batch)  # the first call allocates memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import os
 import statistics
@@ -11,10 +10,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of, loader_of
 from datamodules.insight.wait_monitor import batch_length
+from datamodules.loading.loader import Loader
 from datamodules.settings.cpu_count import usable_cores
 
 WorkerType = Literal["process", "thread"]
@@ -79,7 +81,7 @@ class Trial:
 
 def kinds_of_workers(dm: DataModule) -> list[WorkerType]:
     """Return the worker types that can make this datamodule's train batches."""
-    if hasattr(dm.train_dataset, "get_batch"):
+    if DatasetInterface(dm.train_dataset).batches is not None:
         return []
     try:
         make_loader(dm, Setting(1, 2, "thread"))
@@ -88,13 +90,13 @@ def kinds_of_workers(dm: DataModule) -> list[WorkerType]:
     return ["process", "thread"]
 
 
-def make_loader(dm: DataModule, setting: Setting) -> Any:
+def make_loader(dm: DataModule, setting: Setting) -> Loader:
     """Return a train loader with a setting; the datamodule is not changed."""
-    dm = copy.copy(dm)
+    dm = copy_of(dm)
     dm.hparams.update(num_workers=setting.num_workers, worker_type=setting.worker_type)
     if setting.num_workers:
         dm.loader_options.update(prefetch_factor=setting.prefetch_factor, persistent_workers=True)
-    return dm.train_dataloader()
+    return loader_of(dm, "train")
 
 
 def measure_round(dm: DataModule, trial: Trial, seconds: float) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import lightning as L
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 
 from .batch_size_search import SizeTrial, search_batch_size, size_sentence, step_seconds
 from .stage_timing import stage_sentence, time_stages
@@ -132,14 +134,14 @@ def tune(
     size, sizes = int(dm.hparams["batch_size"]), list[SizeTrial]()
     if batch_sizes and module is not None:
         size, sizes = search_batch_size(dm, module, accelerator=accelerator, progress=progress)
-    dm = copy.copy(dm)
+    dm = copy_of(dm)
     dm.hparams["batch_size"] = size
     search = Search(dm, seconds, max_workers, progress)
     chosen = search.choose()
     of_best = search.compare_all(chosen) if exhaustive else None
     step = None
     if module is not None:
-        step = step_seconds(copy.copy(dm), copy.deepcopy(module), accelerator=accelerator)
+        step = step_seconds(copy_of(dm), copy.deepcopy(module), accelerator=accelerator)
     stages = time_stages(dm)
     sentences = [size_sentence(size, sizes)] if sizes else []
     sentences += explain(dm, chosen, size, stages, step)
@@ -164,7 +166,7 @@ def explain(
     lines = [stage_sentence(stages)]
     if "transfer" not in stages:
         lines.append("transfer: none, as there is no accelerator")
-    if hasattr(dm.train_dataset, "get_batch"):
+    if DatasetInterface(dm.train_dataset).batches is not None:
         lines.append("the data are in memory and come in whole batches: 0 workers are best")
     if step is not None:
         load = size / chosen.rate
