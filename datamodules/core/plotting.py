@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from datamodules.adapters.user_samples import input_transform
-from datamodules.batches.inspection_interface import ColumnValues
+from datamodules.batches.inspection_interface import ColumnValues, HasColumns
 from datamodules.batches.nested import tensors_of
 from datamodules.batches.normalize import Normalizer
+from datamodules.figures.canvas import Drawing
 from datamodules.figures.columns import MOST_COLUMNS, column_histograms
 from datamodules.figures.images import Scale, image_grid
+from datamodules.figures.lengths import text_lengths
 from datamodules.figures.target_text import target_text
 from datamodules.images.transform_steps import as_pixels, normalization_of
 from datamodules.loading.fetch import KeyedDataset
+from datamodules.sampling.length_buckets import length_bounds
+from datamodules.texts.dataset import TextDataset
 
 from .inside import dataset_of, normalizer_of
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def plot_batch(dm: DataModule, split: Split, batch: Any, *, most: int = 16) -> Figure:
-    """Draw the images of a batch under their labels, or the values of its columns.
+    """Draw the images of a batch under their labels, or the columns or text lengths of a split.
 
     Args:
         dm: The datamodule.
@@ -35,7 +40,7 @@ def plot_batch(dm: DataModule, split: Split, batch: Any, *, most: int = 16) -> F
         most: Images drawn.
 
     Raises:
-        ValueError: If the batch is neither images (N, C, H, W) nor a table (N, F).
+        ValueError: If samples are neither images (N, C, H, W) nor table rows nor texts.
     """
     data = dataset_of(dm, split)
     inputs, target = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
@@ -43,12 +48,24 @@ def plot_batch(dm: DataModule, split: Split, batch: Any, *, most: int = 16) -> F
         classes = None if dm.task == "regression" else dm.fitted.get("classes")
         titles = [target_text(t, classes) for t in ([] if target is None else target[:most])]
         return image_grid(inputs[:most], titles, batch_scale(data, normalizer_of(dm, data)))
+    if isinstance(data, HasColumns):
+        return column_histograms(data.column_values(), split).figure
+    if isinstance(data, TextDataset):
+        return draw_lengths(dm, {split: data}).figure
     if split != "predict" and (values := matrix_columns(inputs, data)):
         return column_histograms(values, split).figure
     raise ValueError(
         f"plot draws images (N, C, H, W), columns of tables and lengths of texts, got "
         f"{type(inputs).__name__} in the {split} batch; print(inspect(dm)) describes it in words"
     )
+
+
+def draw_lengths(dm: DataModule, texts: Mapping[str, TextDataset]) -> Drawing:
+    """Draw the lengths of the texts of some splits, train first."""
+    lengths = {split: data.lengths() for split, data in texts.items()}
+    truncated = {split: int(data.truncated().sum()) for split, data in texts.items()}
+    bounds = length_bounds(dm.sampler, next(iter(lengths.values())))
+    return text_lengths(lengths, bounds, int(dm.hparams["batch_size"]), truncated)
 
 
 def is_image_batch(inputs: Any) -> bool:

@@ -14,17 +14,15 @@ from torch import Tensor
 from datamodules.adapters.user_samples import known_targets, raw_image
 from datamodules.batches.inspection_interface import ColumnValues, HasColumns
 from datamodules.batches.nested import tensors_of
-from datamodules.core.plotting import is_image_batch, matrix_columns
+from datamodules.core.plotting import draw_lengths, is_image_batch, matrix_columns
 from datamodules.figures.canvas import Drawing
 from datamodules.figures.classes import Counts, class_bars, target_histogram
 from datamodules.figures.columns import column_histograms, missing_bars
 from datamodules.figures.images import AugmentedSample, augmentation_grid, image_sizes
-from datamodules.figures.lengths import text_lengths
 from datamodules.figures.target_text import target_text
 from datamodules.images.transform_steps import normalization_of
 from datamodules.images.transforms import to_row
 from datamodules.loading.fetch import KeyedDataset
-from datamodules.sampling.length_buckets import length_bounds
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.sample_seeds import run_seed, sample_seeds
 from datamodules.tables.dataset import RowDataset
@@ -234,12 +232,7 @@ def _named_targets(dm: Any, views: Views) -> Iterator[tuple[str, dict[str, Any]]
 def _draw_lengths(dm: Any, views: Views) -> Drawing | None:
     datasets = {s: view.dataset for s, view in views.items() if len(view)}
     texts = {s: data for s, data in datasets.items() if isinstance(data, TextDataset)}
-    if not texts:
-        return None
-    lengths = {split: data.lengths() for split, data in texts.items()}
-    bounds = length_bounds(dm.sampler, next(iter(lengths.values())))
-    truncated = {split: int(data.truncated().sum()) for split, data in texts.items()}
-    return text_lengths(lengths, bounds, int(dm.hparams["batch_size"]), truncated)
+    return draw_lengths(dm, texts) if texts else None
 
 
 def _draw_columns(view: SplitView) -> Drawing | None:

@@ -232,8 +232,8 @@ class RowDataset(Dataset[Any]):
         return {} if self.raw is None else self.raw.missing_shares()
 
     def trace(self, index: int, *, batch_size: int = 1) -> Trace:
-        """Yield a row as written and as encoded."""
-        if self.raw is not None:
+        """Yield a row as written and as encoded, and its target."""
+        if self.raw is not None and self.packed.target != "none":
             yield "row", self.raw.summary(index)
             yield "target as written", self.raw.summary(index, self.raw.targets)
             numeric, codes, _ = self.packed.gather(np.array([index]))

@@ -186,8 +186,8 @@ def test_a_collate_that_draws_has_its_samples_stream(loops, workers, tmp_path):
     options = {"batch_size": 3, "seed": 1, "num_workers": workers, "image_size": 72}
     options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
     found = []
-    for crop_first_too in (True, False):
-        dm = ImageFolderDataModule(root, crop_first=crop_first_too, **options)
+    for fast in (True, False):
+        dm = ImageFolderDataModule(root, image_options={"fast_transforms": fast}, **options)
         torch.manual_seed(len(found))
         found.append(list(dm.train_dataloader()))
     assert same(*found)

@@ -56,7 +56,7 @@ def folder(tmp_path, **options):
 def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
     for split in ("train", "val", "predict"):
         found = []
-        for options in ({"crop_first": False}, workers):
+        for options in ({"image_options": {"fast_transforms": False}}, workers):
             loader = getattr(folder(tmp_path, **options), f"{split}_dataloader")()
             loader.sampler.set_epoch(1)
             before = torch.get_rng_state()
@@ -103,7 +103,7 @@ def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monke
             return torch.optim.SGD(self.parameters(), 0.1)
 
     found = []
-    for options in ({"crop_first": False}, {}):
+    for options in ({"image_options": {"fast_transforms": False}}, {}):
         dm, model = folder(tmp_path, **options), Recorder()
         if crossing and not options:
             monkeypatch.setattr(Run, "moves_to_device", True)
@@ -118,7 +118,7 @@ def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monke
 
 
 def test_a_sample_of_the_dataset_is_finished_as_the_transform_says(tmp_path):
-    fast, plain = folder(tmp_path), folder(tmp_path, crop_first=False)
+    fast, plain = folder(tmp_path), folder(tmp_path, image_options={"fast_transforms": False})
     assert torch.equal(fast.val_dataset[0][0], plain.val_dataset[0][0])
     assert fast.val_dataset.unnormalized(0)[0].dtype == torch.uint8
     assert plain.val_dataset.unnormalized(0)[0].dtype == torch.float32
@@ -128,13 +128,16 @@ def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
     presets = {"train_transform": None, "eval_transform": None, "image_size": 65}
     for split in ("train", "val"):
         first = [
-            getattr(folder(tmp_path, crop_first=on, **presets), f"{split}_dataset")._fast
+            getattr(
+                folder(tmp_path, image_options={"fast_transforms": on}, **presets),
+                f"{split}_dataset",
+            )._fast
             for on in (True, False)
         ]
         assert first[0].crop_first.rest == []
         assert first[1] is None
-    with pytest.raises(ValueError, match="crop_first must be True or False, got 'no'"):
-        folder(tmp_path, crop_first="no")
+    with pytest.raises(ValueError, match="fast_transforms must be True or False, got 'no'"):
+        folder(tmp_path, image_options={"fast_transforms": "no"})
 
 
 @pytest.mark.parametrize("kind", ["slice", "resized-raw", "resized-jpeg"])
@@ -155,11 +158,10 @@ def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
     }
     for steps in crops.values():
         found = []
-        for crop_first in (True, False):
+        for fast in (True, False):
             dm = ImageFolderDataModule(
                 root,
-                pack=tmp_path / "x.pack",
-                crop_first=crop_first,
+                image_options={"pack": tmp_path / "x.pack", "fast_transforms": fast},
                 train_transform=v2.Compose(steps),
                 mode=mode,
                 batch_size=3,

@@ -52,7 +52,7 @@ class FastTransform:
             raise RuntimeError(
                 "the steps of the transform were changed after its images were first asked for; "
                 "assign it anew, dm.train_transform = transform (or eval_transform), or pass "
-                "crop_first=False"
+                'image_options={"fast_transforms": False}'
             )
 
     @property

@@ -157,9 +157,10 @@ def skipped_findings(dm: Any, seen: Mapping[str, SplitView], facts: list[str]) -
 def _readers(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[tuple[str, Path, set[str] | None]]:
     """Who listed which folder, and what of it; None: all that has an image's ending."""
     if isinstance(dm, ImageFolderDataModule) and dm.hparams["table"] is None:
-        roots = dm.hparams["root"]
-        for root in roots if isinstance(roots, list) else [roots]:
-            yield type(dm).__name__, Path(root).expanduser(), None
+        given = [dm.hparams[name] for name in ("root", "val_path", "test_path")]
+        for root in (r for part in given for r in (part if isinstance(part, list) else [part])):
+            if root is not None:
+                yield type(dm).__name__, Path(root).expanduser(), None
     done: dict[Path, set[str]] = {}
     for one in seen.values():
         if (root := folder_of(one.dataset)) is not None:
