@@ -18,7 +18,8 @@ from .core.datamodule import Split
 from .core.image_datamodule import ImageDataModule
 from .core.options import DataModuleOptions, refuse_renamed
 from .images.channel_stats import normalizer_of
-from .images.dataset import ImageDataset, PixelDataset
+from .images.dataset import ImageDataset
+from .images.in_memory import PixelDataset
 from .images.options import ImageOptions, with_defaults
 from .images.transforms import eval_preset
 from .settings.arguments import given_again

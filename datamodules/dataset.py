@@ -266,11 +266,12 @@ class DatasetDataModule(SettableTransforms, DataModule):
             self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
     def _parts(self, split: Split, *, with_target: bool = True) -> Parts:
+        train = split == "train" and self._augment
         return Parts(
             input_key=self.hparams["inputs"],
             target_key=self.hparams["target"],
             load=given_again(self._load, "load"),
-            transform=self.train_transform if split == "train" else self.eval_transform,
+            transform=self.train_transform if train else self.eval_transform,
             encode=self._encoder(),
             with_target=with_target,
             skip=self.hparams["on_error"] == "skip",

@@ -17,6 +17,7 @@ from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
 from .tables.encode import EncodingCounts, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
+from .tables.raw_rows import RawRows
 from .tables.table import Table, listed, read_table
 from .tables.table_splits import Part, check_groups, column_values, split_by_column
 from .tables.targets import Targets, check_target, class_map, find_task
@@ -199,6 +200,7 @@ class TabularDataModule(SettablePredictPath, DataModule):
             flat_target=self.task == "regression" and len(self.target) == 1,
             one_hot=OneHot.of(features) if self.hparams["encode"] == "onehot" else None,
             names=RowNames(table.name, rows, name and table.column(name, "id_column")),
+            raw=RawRows(table, rows, features, self.target, self._counts[split]),
         )
 
     def read_predict(self) -> None:
@@ -275,8 +277,6 @@ class TabularDataModule(SettablePredictPath, DataModule):
         counts = [line for split, counted in self._counts.items() for line in counted.notes(split)]
         notes = [*self._read_notes, *self.fitted.get("notes", ())]
         return "\n  ".join([super().__str__(), *notes, *counts])
-
-    # --- inside ------------------------------------------------------------------------------
 
     def _named(self, option: str) -> str | None:
         """Return the column that a split option names, or None."""

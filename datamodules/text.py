@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from .batches.bad_samples import check_on_error
-from .core.datamodule import DataModule, Split
+from .core.datamodule import SPLITS, DataModule, Split
 from .core.options import DataModuleOptions, refuse_renamed
 from .core.settable import SettablePredictPath
 from .readers.data_frame import Frame, placeholder
@@ -25,6 +25,7 @@ from .texts.bad_files import report_bad_files
 from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.in_memory import check_lists, split_sources
+from .texts.raw_texts import RawTexts
 from .texts.reader import TextTable, check_format, join_labels, read_texts
 from .texts.tokenizer import (
     EncodedTexts,
@@ -240,7 +241,8 @@ class TextDataModule(SettablePredictPath, DataModule):
             unknown = self.hparams["unknown_classes"]
             known, target = self._map.encode(split, self.classes, unknown=unknown)
             rows = rows[known]
-        tokens = self._tokens(part).tokens
+        tokens, cut = self._tokens(part)
+        table = self._tables[part]
         buckets = pads_to_bound(self.sampler) if split == "train" else None
         return TextDataset(
             tokens,
@@ -248,8 +250,9 @@ class TextDataModule(SettablePredictPath, DataModule):
             target,
             pad_id=self.input_sizes["pad_id"],
             padding_side=self.hparams["padding_side"],
-            describe=self._tables[part].places(),
+            describe=table.places(),
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
+            raw=RawTexts(table.texts, table.pairs, cut, self._known("tokenizer")),
         )
 
     def _tokens(self, part: str) -> EncodedTexts:
@@ -287,13 +290,11 @@ class TextDataModule(SettablePredictPath, DataModule):
     @property
     def truncated(self) -> dict[str, int]:
         """Number of texts of each split that were truncated at ``max_length``."""
-        counts = {}
-        for split in ("train", "val", "test", "predict"):
-            dataset = self._datasets.get(split)
-            if dataset is not None:
-                part = split if split == "predict" else self._rows[split][0]
-                counts[split] = int(self._tokens(part).cut[dataset.rows.numpy()].sum())
-        return counts
+        return {
+            split: int(self._datasets[split].truncated().sum())
+            for split in SPLITS
+            if self._datasets.get(split) is not None
+        }
 
     def lengths(self, split: Split) -> Indices:
         """Return the (N,) int64 numbers of tokens of a split's texts, in its order."""

@@ -1,4 +1,4 @@
-"""Find the setting or sample that breaks or changes the data, from everything off upwards."""
+"""Find the setting or sample that breaks or changes the batches, starting with all off."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ examples:
   python scripts/bisect_data.py --data ImageFolderDataModule --data.root photos
   python scripts/bisect_data.py --config runs/photos-1/config.yaml
 
-Exit codes: 0 where every setting runs and none but those that should changes a batch, 1 where one
-does or breaks, 2 for usage.
+Exit codes: 0 if every setting runs and changes no batch that it must not, 1 otherwise, 2 for usage.
 """
 
 
@@ -66,7 +65,7 @@ def show(found: Bisection) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("added back", "result", "batch or error")
+    table = Table("restored", "result", "batch or error")
     for step in found.steps:
         table.add_row(escape(step.name), step.status, escape(step.detail))
     Console().print(table)

@@ -1,4 +1,4 @@
-"""Look at data before training: facts of each split, and findings with what to do."""
+"""Inspect data before training: facts of each split, and findings with remedies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build_parser() -> ArgumentParser:
         "--ckpt_path",
         type=str | None,
         default=None,
-        help="checkpoint of a run: show what its model gets wrong, in test, else in val; without "
+        help="checkpoint of a run: show the errors of its model in test, else in val; without "
         "--data the run's own data are looked at",
     )
     group.add_argument("--strict", type=bool, default=False, help="a warning is an error")

@@ -1,4 +1,4 @@
-"""The page that a run leaves: metrics, confused classes, and samples with the highest loss."""
+"""Write the report of a run: metrics, confused classes, and samples with the highest loss."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from datamodules import DataModule
 from datamodules.insight import Hardest
 from datamodules.insight.hard_samples import Marks
 from datamodules.insight.html_page import Page
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 
 
 class AnswersHeard(L.Callback):
-    """Listens to an evaluation that runs anyway: the model is not asked a second time.
+    """Record the predictions of an evaluation, without a second pass.
 
-    What the model's own call gives in the test or validation step is its answer to the batch.
-    Nothing here stops a run: what hinders is kept in ``hindrance``.
+    The value of the model's own call in the test or validation step is its prediction. No error
+    here stops a run: it is kept in ``hindrance``.
 
     Args:
-        split: ``"test"`` or ``"val"``, which is evaluated.
+        split: ``"test"`` or ``"val"``.
         k: Samples that are kept.
 
     Attributes:
-        found: After the evaluation, the same on every process; None where it was hindered.
-        hindrance: Why there is nothing; empty where there is.
+        found: The result after the evaluation, the same on every process; None after an error.
+        hindrance: The error; empty if there was none.
     """
 
     def __init__(self, split: str, *, k: int = 16) -> None:
@@ -40,11 +40,11 @@ class AnswersHeard(L.Callback):
         self._hook: Any = None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to the model's calls."""
+        """Register a hook on the model's calls."""
         self._hook = pl_module.register_forward_hook(self._hear)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
+        """Remove the hook."""
         self._hook.remove()
 
     def _hear(self, module: torch.nn.Module, arguments: Any, answer: Any) -> None:
@@ -54,7 +54,7 @@ class AnswersHeard(L.Callback):
         data: Any = getattr(trainer, "datamodule", None)
         try:
             known = getattr(data, f"{self.split}_dataset", None)
-            one = Looked(self.split, loader.dataset if known is None else known, loader, None)
+            one = SplitView(self.split, loader.dataset if known is None else known, loader)
             self._marks = Marks(data, one, loader, k=self.k)
         except Exception as error:  # a loader of another kind is no reason to stop
             self.hindrance = str(error)
@@ -81,11 +81,11 @@ class AnswersHeard(L.Callback):
             self.hindrance = str(error)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask the sampler for this process's samples."""
+        """Read this process's samples from the sampler."""
         self._begin(trainer, trainer.test_dataloaders)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask the sampler for this process's samples."""
+        """Read this process's samples from the sampler."""
         self._begin(trainer, trainer.val_dataloaders)
 
     def on_test_batch_end(
@@ -97,7 +97,7 @@ class AnswersHeard(L.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Note one batch."""
+        """Record one batch."""
         self._take(batch)
 
     def on_validation_batch_end(
@@ -109,15 +109,15 @@ class AnswersHeard(L.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Note one batch."""
+        """Record one batch."""
         self._take(batch)
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Bring the processes together."""
+        """Gather the records of all processes."""
         self._end()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Bring the processes together."""
+        """Gather the records of all processes."""
         self._end()
 
 
@@ -148,8 +148,8 @@ def write_page(
     page.table(["metric", "value"], [[name, f"{value:.4f}"] for name, value in metrics.items()])
     figure = folder / "confusion_matrix.png"
     if figure.exists():
-        said = "rows are the true classes, columns what the model says; the pairs it confuses most "
-        said += "stand in the table below"
+        said = "rows: true class, columns: predicted class; the table below lists the most "
+        said += "confused pairs"
         page.figures([("Confusion matrix", said, figure.read_bytes())])
     if heard.found is not None:
         heard.found.show(page)

@@ -1,4 +1,4 @@
-"""Measure the loader and print what to use: workers, prefetching, batch size; who waits."""
+"""Measure the loader and print the best settings: workers, prefetching, batch size."""
 
 from __future__ import annotations
 
@@ -36,24 +36,26 @@ def main(arguments: list[str] | None = None) -> int:
 def run(arguments: list[str], ranks: Ranks) -> None:
     """Measure, print, and write JSON and a plot."""
     parser = new_parser(__doc__ or "", EPILOG)
-    parser.add_argument("--with_model", type=bool, default=False, help="measure the step beside it")
+    parser.add_argument(
+        "--with_model", type=bool, default=False, help="measure the model's step too"
+    )
     parser.add_argument(
         "--batch_sizes",
         type=bool,
         default=False,
-        help="search for the batch size first, by the model's step, and measure with it",
+        help="search for the best batch size first, by the model's step",
     )
     parser.add_argument(
-        "--accelerator", type=str, default="auto", help="what the model's step runs on"
+        "--accelerator", type=str, default="auto", help="accelerator of the model's step"
     )
     parser.add_argument(
         "--exhaustive",
         type=bool,
         default=False,
-        help="measure every setting as often as the best, and say how near the choice comes",
+        help="measure every setting in rounds, and compare the choice with the best of all",
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
-    parser.add_argument("--max_workers", type=int | None, default=None, help="the most to try")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of each measurement")
+    parser.add_argument("--max_workers", type=int | None, default=None, help="most workers to try")
     parser.add_argument("--out", type=str, default="tuning", help="name of the .json and .png")
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
@@ -91,10 +93,10 @@ def show(found: Tuning) -> None:
 
     console = Console()
     if found.sizes:
-        sizes = Table("batch size", "step ms", "ms a sample", box=SIMPLE)
+        sizes = Table("batch size", "step ms", "ms per sample", box=SIMPLE)
         for size in found.sizes:
             spent = size.step_seconds
-            cells = ["memory ends", "-"]
+            cells = ["out of memory", "-"]
             if spent is not None:
                 cells = [f"{spent * 1000:.1f}", f"{size.seconds_a_sample * 1000:.3f}"]
             sizes.add_row(str(size.batch_size), *cells)
@@ -111,7 +113,7 @@ def show(found: Tuning) -> None:
     console.print(table)
     print("first: seconds to the first batch; own and shared: MiB of all worker processes")
     for name, spent in found.stages.items():
-        print(f"{name:<10}{spent * 1000:8.3f} ms a sample")
+        print(f"{name:<10}{spent * 1000:8.3f} ms per sample")
     for line in found.sentences:
         print(line)
     if found.of_best is not None:

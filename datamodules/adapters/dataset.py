@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,22 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.bad_samples import ReadError, reading
-from datamodules.batches.nested import is_named_tuple
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Trace
+from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.cached import loaded
 from datamodules.images.ram_cache import RamCache
+from datamodules.images.transform_steps import run_steps
 from datamodules.images.transforms import to_row
 
 from .find_labels import TARGET_KEYS
+from .user_samples import (
+    input_transform,
+    item_sample,
+    listed_files,
+    raw_image,
+    trace_sample,
+)
 
 
 class Parts:
@@ -190,6 +201,52 @@ class WrappedDataset(Dataset[Any]):
             if isinstance(first, str):
                 return f"row {row}, {first}"
         return f"row {row}"
+
+    def sample(self, index: int) -> Sample:
+        """Return the input as loaded, before the transform."""
+        row, name = int(self.rows[index]), self.describe(index)
+        if self.parts.transform is None and (image := raw_image(self.dataset, row)) is not None:
+            return Sample(name, image=image)
+        bare = copy(self.parts)
+        bare.transform, bare.with_target = None, False
+        return item_sample(bare(self.dataset[row]), name)
+
+    def files(self) -> list[str]:
+        """Return the path of each image file; empty if the user's dataset does not list any."""
+        paths = listed_files(self.dataset)
+        return [paths[int(row)] for row in self.rows] if paths else []
+
+    def contents(self) -> Iterator[bytes]:
+        """Yield the transformed input of each sample."""
+        for index in range(len(self)):
+            sample = self[index]
+            item = sample[0] if isinstance(sample, tuple | list) and sample else sample
+            yield b"".join(t.detach().numpy().tobytes() for t in tensors_of(item))
+
+    @property
+    def input_transform(self) -> Any:
+        """The transform of each input, else that of the user's dataset, or None."""
+        return self.parts.transform or input_transform(self.dataset)
+
+    def with_transform_of(self, other: WrappedDataset) -> WrappedDataset:
+        """Return these rows with the transform of another dataset."""
+        copied = copy(self)
+        copied.parts = copy(self.parts)
+        copied.parts.transform = other.parts.transform
+        return copied
+
+    def trace(self, index: int, *, batch_size: int = 1) -> Trace:
+        """Yield the user's sample, the loaded input, and the input after each transform step."""
+        sample: Any = None
+        for step, value in trace_sample(self.dataset, int(self.rows[index])):
+            sample = value
+            yield step, value
+        item, _ = self.parts.apart(sample)
+        if self.parts.load is not None:
+            item = self.parts.load(item)
+            yield "load", item
+        item = yield from run_steps(self.parts.transform, item)
+        yield "input", item if isinstance(item, list | tuple) else to_row(item)
 
 
 def _read(

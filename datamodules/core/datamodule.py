@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,7 @@ import lightning as L
 import numpy.typing as npt
 import torch
 
+from datamodules.adapters.user_samples import with_transform_of
 from datamodules.batches.bad_samples import SkippedFiles
 from datamodules.batches.collate import collate, collate_inputs
 from datamodules.batches.dataset_interface import DatasetInterface
@@ -29,6 +29,7 @@ from .attributes import Fitted, SplitDataset
 from .inside import SampleFunctions, describe, request_of, skipped_of
 from .no_validation import NoValidation
 from .options import save_options
+from .plotting import plot_batch
 from .resume import TrainPosition, load_state, save_state
 from .run import Run
 from .skipped_files import SkippedBySplit
@@ -96,6 +97,7 @@ class DataModule(L.LightningDataModule):
         self.sampler, self.loader_options = sampler, dict(loader_options or {})
         self.normalizer: Callable[[Any], Any] | None = None
         self.fitted: dict[str, Any] = {}
+        self._augment = True
         self._split_options = split_options
         self._datasets: dict[Split, Any] = {}
         self._is_read, self._is_predict_read = False, False
@@ -185,10 +187,12 @@ class DataModule(L.LightningDataModule):
         return next(iter(self._loader(split, num_workers=0)))
 
     def plot(self, split: Split = "train", **options: Any) -> Figure:
-        """Draw a split as a matplotlib figure; see :func:`datamodules.insight.plot`."""
-        figures: Any = import_module("datamodules.insight.figures")  # core may not depend on it
-        drawn: Figure = figures.plot(self, split, **options)
-        return drawn
+        """Draw a split: images of a batch, columns of a table, or lengths of texts.
+
+        Returns a matplotlib figure, which a notebook displays; no window opens. ``most`` is the
+        number of images drawn. Samples of another kind raise a ValueError.
+        """
+        return self._figure(split, self.preview(split), **options)
 
     def setup(self, stage: str | None = None) -> None:
         """Read the data of a stage; does nothing the second time."""
@@ -239,6 +243,9 @@ class DataModule(L.LightningDataModule):
         """Restore fitted values and, if a fit is resumed, the position in the epoch."""
         load_state(self, state_dict)
 
+    def _figure(self, split: Split, batch: Any, **options: Any) -> Figure:
+        return plot_batch(self, split, batch, **options)
+
     def _functions(self) -> SampleFunctions:
         return SampleFunctions()
 
@@ -260,7 +267,10 @@ class DataModule(L.LightningDataModule):
     def _dataset(self, split: Split) -> Any:
         if split not in self._datasets:
             self._ensure_read(split)
-            self._datasets[split] = self.dataset(split)
+            data = self.dataset(split)
+            if split == "train" and not self._augment:
+                data = with_transform_of(data, self.dataset("val"))
+            self._datasets[split] = data
         return self._datasets[split]
 
     def _ensure_read(self, stage: str | None) -> None:

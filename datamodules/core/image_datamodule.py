@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datamodules.batches.mixup import Mix
-from datamodules.images.dataset import predict_sources
+from datamodules.images.sources import predict_sources
 
 from .datamodule import DataModule
 from .settable import SettablePredictPath, SettableTransforms

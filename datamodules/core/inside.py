@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datamodules.batches.bad_samples import SkippedFiles
@@ -15,6 +16,9 @@ from datamodules.splits.options import SplitOptions
 from datamodules.splits.split_samples import SPLITS, Split
 
 from .loaders import LoaderRequest
+from .no_validation import NoValidation
+from .resume import TrainPosition
+from .skipped_files import SkippedBySplit
 
 if TYPE_CHECKING:
     from .datamodule import DataModule
@@ -88,6 +92,22 @@ def dataset_of(dm: DataModule, split: Split) -> Any:
 def loader_of(dm: DataModule, split: Split, *, num_workers: int | None = None) -> Loader:
     """Return a loader that has no effect on the datamodule's position in the epoch."""
     return dm._loader(split, num_workers=num_workers)
+
+
+def copy_of(dm: DataModule) -> DataModule:
+    """Return a datamodule of the same data with settings of its own, outside any run."""
+    copied = copy(dm)
+    copied.__dict__["_hparams"] = copy(dm.hparams)
+    copied.loader_options, copied._datasets = dict(dm.loader_options), dict(dm._datasets)
+    copied._position, copied._skipped = TrainPosition(), SkippedBySplit()
+    copied._no_validation = NoValidation()
+    return copied
+
+
+def set_augmentation(dm: DataModule, augment: bool) -> None:
+    """Give train samples the train transform, or that of evaluation, in loaders made later."""
+    dm._augment = augment
+    dm._datasets.pop("train", None)
 
 
 def collate_of(dm: DataModule, split: Split) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Figures without pyplot: the user's own style and backend left alone, every name readable."""
+"""Create matplotlib figures without pyplot, in one style, with labels that every font can draw."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-WIDTH = 4.8  # inches: 10 points are read on a screen of 400 pixels still
-DOTS = 200  # an inch, twice what a page of 96 shows
+WIDTH = 4.8  # inches: 10 points stay readable on a screen of 400 pixels
+DOTS = 200  # per inch, twice a page's 96
 INK = "#222222"
-# Installed by systems that show these scripts; matplotlib's own font holds none of them.
+# System fonts of scripts that matplotlib's own font lacks.
 WIDE_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -38,7 +38,7 @@ WIDE_FONTS = (
 
 
 class SplitStyle(NamedTuple):
-    """How a split is told from the others: by hatch, line and marker as well as by colour."""
+    """Style of a split, which differs by hatch, line and marker as well as by colour."""
 
     colour: str
     hatch: str
@@ -46,7 +46,7 @@ class SplitStyle(NamedTuple):
     marker: str
 
 
-# colours of Okabe and Ito (2008), which colour-blind readers tell apart
+# colours of Okabe and Ito (2008), safe for colour-blind readers
 STYLES = {
     "train": SplitStyle("#0072B2", "", "-", "o"),
     "val": SplitStyle("#E69F00", "////", "--", "s"),
@@ -56,13 +56,13 @@ STYLES = {
 
 
 class Drawing(NamedTuple):
-    """A figure with what a reader who does not see it needs.
+    """A figure with its description in words.
 
     Attributes:
-        name: Stem of its file.
-        title: What it is of.
-        text: The same in words, with its main figures.
-        figure: matplotlib's.
+        name: File name without ending.
+        title: Title of the figure.
+        text: The content in words.
+        figure: The matplotlib figure.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Drawing(NamedTuple):
     figure: Figure
 
     def png(self) -> bytes:
-        """The figure as a PNG file."""
+        """Return the figure as PNG bytes."""
         return png(self.figure)
 
 
 def drawn(draw: Callable[P, R]) -> Callable[P, R]:
-    """Run a drawing function under matplotlib's default style, whatever the user's is."""
+    """Decorate a drawing function to run in matplotlib's default style, not the user's."""
 
     @wraps(draw)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,7 +97,7 @@ def _plain_style() -> Iterator[None]:
 
 
 def new_figure(height: float, *, width: float = WIDTH) -> Figure:
-    """An empty figure in inches, on white; a notebook shows it."""
+    """Return an empty white figure, sizes in inches; a notebook displays it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
@@ -107,7 +107,7 @@ def new_figure(height: float, *, width: float = WIDTH) -> Figure:
 
 
 def new_axes(figure: Figure, *place: int) -> Any:
-    """Axes without a frame at the top and the right."""
+    """Return axes without the top and right spines."""
     axes: Any = figure.add_subplot(*place) if place else figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     # ticks are made when the figure is drawn, under the user's style
@@ -116,7 +116,7 @@ def new_axes(figure: Figure, *place: int) -> Any:
 
 
 def draw_steps(axes: Any, shares: Any, edges: Any, split: str, count: int) -> None:
-    """A split's histogram: (B,) shares between (B + 1,) edges, named with its size."""
+    """Draw a split's histogram: (B,) shares between (B + 1,) edges; the legend names its size."""
     style = STYLES[split]
     axes.stairs(
         shares,
@@ -131,7 +131,7 @@ def draw_steps(axes: Any, shares: Any, edges: Any, split: str, count: int) -> No
 
 
 def legend(figure: Figure, axes: Any) -> None:
-    """A legend above the axes, where no data lie."""
+    """Add a legend above the axes."""
     handles, labels = axes.get_legend_handles_labels()
     if len(handles):
         columns = 3 if len(labels) < 4 and sum(map(len, labels)) < 45 else 2
@@ -139,7 +139,7 @@ def legend(figure: Figure, axes: Any) -> None:
 
 
 def png(figure: Figure, *, dots: int = DOTS) -> bytes:
-    """A figure as a PNG file, ``dots`` an inch."""
+    """Return a figure as PNG bytes, at ``dots`` per inch."""
     file = io.BytesIO()
     with _plain_style():
         figure.savefig(file, format="png", dpi=dots)
@@ -147,13 +147,13 @@ def png(figure: Figure, *, dots: int = DOTS) -> bytes:
 
 
 def label(name: object, *, most: int = 24, otherwise: str | None = None) -> str:
-    r"""A name that can be drawn: one line, short, no formula, no character that no font has.
+    r"""Return a name for a figure: one short line, no formula, no character without a font.
 
     Args:
-        name: Such as a class's.
-        most: Characters; what is longer loses its middle, since ends often tell names apart.
-        otherwise: Stands for a name that cannot be drawn, such as ``"class 3"``; None marks each
-            character that cannot.
+        name: Such as a class name.
+        most: Most characters; longer names lose their middle, as ends often differ.
+        otherwise: Replaces a name that cannot be drawn, such as ``"class 3"``; None: each character
+            that cannot be drawn becomes U+FFFD.
 
     Example:
         >>> label("a\nb"), label("a very long name of a class", most=11)
@@ -176,7 +176,7 @@ def label(name: object, *, most: int = 24, otherwise: str | None = None) -> str:
 
 @cache
 def fonts() -> tuple[str, ...]:
-    """Families in which names are drawn, the next one where a character is missing."""
+    """Return the font families for names, in the order in which they are tried."""
     from matplotlib.font_manager import fontManager
 
     there = {entry.name for entry in fontManager.ttflist}

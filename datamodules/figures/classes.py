@@ -1,16 +1,11 @@
-"""Figures of targets: classes by split, or the spread of numbers."""
+"""Figures of targets: samples by class and split, histograms of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from datamodules.insight.sample_view import class_names
-from datamodules.insight.split_view import Looked, found_labels
-from datamodules.tables.dataset import RowDataset
 
 from .canvas import STYLES, Drawing, draw_steps, drawn, label, legend, new_axes, new_figure
 
@@ -18,34 +13,12 @@ Counts = npt.NDArray[np.int64]
 MOST_BARS, LARGEST, SMALLEST = 12, 8, 4
 
 
-def class_counts(dm: Any, seen: Mapping[str, Looked]) -> tuple[list[str], dict[str, Counts]] | None:
-    """Class names, and (K,) samples of each class by split; None where labels are not known.
-
-    With several labels a sample, samples that have the label.
-    """
-    counts: dict[str, Counts] = {}
-    for split, one in seen.items():
-        found = found_labels(one.dataset)
-        if found is None or not found.size or getattr(dm, "task", None) == "regression":
-            continue
-        if found.ndim == 2 and bool(((found == 0) | (found == 1)).all()):
-            counts[split] = (found > 0).sum(0).astype(np.int64)
-        elif found.ndim == 1 and np.issubdtype(found.dtype, np.integer) and found.min() >= 0:
-            counts[split] = np.bincount(found).astype(np.int64)
-    if not counts:
-        return None
-    names = class_names(dm, next(iter(seen.values()))) or []
-    width = max(len(names), *map(len, counts.values()))
-    names += [str(k) for k in range(len(names), width)]
-    return names, {split: np.pad(c, (0, width - len(c))) for split, c in counts.items()}
-
-
 @drawn
 def class_bars(names: Sequence[str], counts: Mapping[str, Counts]) -> Drawing:
-    """Share of each class in each split, with its number of samples.
+    """Draw the share of each class in each split, with its number of samples.
 
-    Of more than 12 classes, the largest and smallest of the first split are drawn and the rest is
-    summed up in a line.
+    Of more than 12 classes, the 8 largest and 4 smallest of the first split are drawn; one line
+    counts the others.
 
     Args:
         names: K names.
@@ -53,17 +26,17 @@ def class_bars(names: Sequence[str], counts: Mapping[str, Counts]) -> Drawing:
     """
     first = next(iter(counts.values()))
     order = np.argsort(-first, kind="stable")
-    rest: Counts = order[:0]
+    others: Counts = order[:0]
     if len(order) > MOST_BARS:
-        rest = order[LARGEST : len(order) - SMALLEST]
+        others = order[LARGEST : len(order) - SMALLEST]
         order = np.concatenate([order[:LARGEST], order[len(order) - SMALLEST :]])
     bar = 0.8 / len(counts)
     figure = new_figure(
-        0.9 + max(1.2, (len(order) + bool(len(rest))) * max(0.3, 0.16 * len(counts)))
+        0.9 + max(1.2, (len(order) + bool(len(others))) * max(0.3, 0.16 * len(counts)))
     )
     axes = new_axes(figure)
     # a line of words between the largest and the smallest
-    places = np.arange(len(order)) + ((np.arange(len(order)) >= LARGEST) & bool(len(rest)))
+    places = np.arange(len(order)) + ((np.arange(len(order)) >= LARGEST) & bool(len(others)))
     widest = 0.0
     for number, (split, found) in enumerate(counts.items()):
         shares = 100 * found[order] / max(1, found.sum())
@@ -81,47 +54,29 @@ def class_bars(names: Sequence[str], counts: Mapping[str, Counts]) -> Drawing:
         axes.bar_label(
             bars, [f"{n:,}" if n else "none" for n in found[order]], padding=2, fontsize=7
         )
-    if len(rest):
-        said = f"and {len(rest)} more of {_range(first[rest])} in {next(iter(counts))}"
-        axes.text(0, LARGEST, said, va="center", fontsize=8, style="italic")
+    if len(others):
+        text = f"and {len(others)} more with {_range(first[others])} in {next(iter(counts))}"
+        axes.text(0, LARGEST, text, va="center", fontsize=8, style="italic")
     axes.set_yticks(places, [label(names[k], otherwise=f"class {k}") for k in order.tolist()])
     axes.set_ylim(places.max() + 0.6, -0.6)
     axes.set_xlim(0, 1.18 * widest)
     axes.set_xlabel("share of the split in %, number at the bar")
     axes.tick_params(axis="y", length=0)
     legend(figure, axes)
-    said = "; ".join(
-        f"{split}: {int((found > 0).sum())} classes of {_range(found)}"
+    text = "; ".join(
+        f"{split}: {int((found > 0).sum())} classes with {_range(found)}"
         for split, found in counts.items()
     )
-    return Drawing("class-bars", "Classes by split", said, figure)
-
-
-def numbers_of(dm: Any, seen: Mapping[str, Looked]) -> dict[str, npt.NDArray[np.float64]]:
-    """(N, T) targets of a regression by split, in their own units; empty where there are none."""
-    found = {}
-    scale = getattr(dm, "target_scale", None) if getattr(dm, "task", "") == "regression" else None
-    for split, one in seen.items():
-        if isinstance(one.dataset, RowDataset) and one.dataset.packed.target == "value":
-            values: Any = one.dataset.packed.views().target
-        else:
-            values = found_labels(one.dataset)
-        if values is None or not np.issubdtype(values.dtype, np.floating) or not values.size:
-            continue
-        values = values.reshape(len(values), -1).astype(np.float64)
-        if scale is not None:
-            values = values * np.array(scale["std"]) + np.array(scale["mean"])
-        found[split] = values
-    return found
+    return Drawing("class-bars", "Classes by split", text, figure)
 
 
 @drawn
 def target_histogram(values: Mapping[str, npt.NDArray[np.float64]], name: str) -> Drawing:
-    """The spread of a number that is to be predicted, by split.
+    """Draw a histogram of a regression target by split.
 
     Args:
         values: (N,) by split.
-        name: Of the target.
+        name: Name of the target.
     """
     figure = new_figure(2.6)
     axes = new_axes(figure)
@@ -136,12 +91,12 @@ def target_histogram(values: Mapping[str, npt.NDArray[np.float64]], name: str) -
     axes.set_xlabel(label(name, most=40))
     axes.set_ylabel("share in %")
     legend(figure, axes)
-    said = "; ".join(
+    text = "; ".join(
         f"{split}: {np.nanmin(found):.4g} to {np.nanmax(found):.4g}, "
         f"median {np.nanmedian(found):.4g}"
         for split, found in values.items()
     )
-    return Drawing(f"target-{name}", f"Target {name}", said, figure)
+    return Drawing(f"target-{name}", f"Target {name}", text, figure)
 
 
 def _range(counts: Counts) -> str:

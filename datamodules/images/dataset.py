@@ -1,9 +1,11 @@
-"""Datasets of images: from files one by one, and from memory a batch at a time."""
+"""The dataset of images that are decoded one by one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,21 +16,26 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from datamodules.batches.batch import Batch
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Summary, Trace
 from datamodules.batches.kernels import load_kernels
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
 from datamodules.images.fast.fast_transform import fast_transform
-from datamodules.readers.folders import check_folder, contents
-from datamodules.readers.path_list import PathList
-from datamodules.seeding.random_state import random_state, seed_all, set_random_state
-from datamodules.seeding.sample_seeds import Seeds, draw_integers
+from datamodules.seeding.random_state import (
+    kept_random_state,
+    random_state,
+    seed_all,
+    set_random_state,
+)
 from datamodules.seeding.thread_rng import thread_unsafe_step
 
-from .listing import list_images, report_skipped
+from .in_memory import numbered
 from .packed import PackedImages
 from .regions import Boxes, WholeImage
-from .transforms import ImageTransform
+from .sources import file_paths
+from .transform_steps import as_pixels, describe_file, run_steps
+from .transforms import ImageTransform, to_row
 
 WORTH_COMPILING = 256  # images: loading the compiled loops takes the time of a few thousand
 
@@ -177,129 +184,67 @@ class ImageDataset(Dataset[Any]):
     def describe(self, index: int) -> str:
         """Path of an image, or its number where it came as pixels."""
         source = getattr(self.sources, "names", self.sources)[index]  # packed ones have names
-        return source if isinstance(source, str) else _numbered(index, self.keys, self.part)
+        return source if isinstance(source, str) else numbered(index, self.keys, self.part)
 
+    def sample(self, index: int) -> Sample:
+        """Return the decoded image."""
+        plain = ImageDataset(self.sources, None, None, mode=self.mode)
+        return Sample(self.describe(index), image=as_pixels(plain[index]))
 
-class PixelDataset(Dataset[Any]):
-    """Images in memory: a batch is one gather, shifted and flipped as a whole.
+    def files(self) -> list[str]:
+        """Return the path of each image; empty if some are not read from files."""
+        return file_paths(self.sources)
 
-    A random shift is a window of the padded image, so that cropping costs no more than reading;
-    its draws come from each sample's own seed.
+    def contents(self) -> Iterator[bytes]:
+        """Yield the pixels of each image as decoded."""
+        for index in range(len(self)):
+            image = self.sample(index).image
+            yield b"" if image is None else image.numpy().tobytes()
 
-    Args:
-        pixels: (N, C, H, W) uint8.
-        targets: (N,) int64.
-        padding: Zeros put around each image for the random shift; 0: none.
-        flip: Whether half of the images are flipped left to right.
-        keys: As in :class:`ImageDataset`.
-        part: As in :class:`ImageDataset`.
-    """
+    @property
+    def input_transform(self) -> Any:
+        """The transform of each image, or None."""
+        return self.transform.transform
 
-    def __init__(
-        self,
-        pixels: Tensor,
-        targets: Tensor,
-        *,
-        padding: int = 0,
-        flip: bool = False,
-        keys: npt.NDArray[np.int64] | None = None,
-        part: str = "",
-    ) -> None:
-        self.targets, self.padding, self.flip = targets, padding, flip
-        self.keys, self.part = keys, part
-        padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
-        self.pixels = padded.contiguous()  # windows are cut by their place in memory
-        self.size = tuple(pixels.shape[2:])
-        self.is_random = bool(padding or flip)
+    def with_transform_of(self, other: ImageDataset) -> ImageDataset:
+        """Return these images with the transform of another dataset."""
+        copied = copy(self)
+        copied.transform, copied._fast = other.transform, other._fast
+        copied.normalizer = other.normalizer
+        return copied
 
-    def __len__(self) -> int:
-        return len(self.targets)
+    def stages(self, index: int) -> Iterator[str]:
+        """Make a sample in stages for a timer: yield ``decode`` and ``transform`` after each."""
+        fast = self._fast
+        if fast is not None and fast.crop_first is not None:
+            boxes = self._boxes(index)
+            yield "decode"
+            fast.of_boxes(boxes)
+        else:
+            image = self._whole(index)
+            yield "decode"
+            (self.transform if fast is None else fast.of_image)(image)
+        yield "transform"
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"image {index} of {len(self)}")
-        batch = self.get_batch(np.array([index % len(self)]), None)
-        return batch.inputs[0], int(batch.target[0])
-
-    def describe(self, index: int) -> str:
-        """Number of an image in the files."""
-        return _numbered(index, self.keys, self.part)
-
-    def get_batch(self, indices: npt.NDArray[np.int64], seeds: Seeds | None) -> Batch:
-        """One batch.
-
-        Args:
-            indices: (N,) int64.
-            seeds: (N,) uint64; None: no shift and no flip.
-
-        Returns:
-            ``inputs`` (N, C, H, W) uint8, ``target`` (N,) int64.
-        """
-        # checks the indices too: a window has none of its own to run into
-        target = self.targets.index_select(0, torch.from_numpy(indices))
-        image = self._windows(indices, seeds)
-        if self.flip and seeds is not None:
-            flipped = np.flatnonzero(draw_integers(seeds, 2, stream=2).numpy())
-            # torch mirrors a byte image in a third of NumPy's time
-            image[flipped] = torch.from_numpy(image.take(flipped, 0)).flip(-1).numpy()
-        return Batch(torch.from_numpy(image), target)
-
-    def _windows(
-        self, indices: npt.NDArray[np.int64], seeds: Seeds | None
-    ) -> npt.NDArray[np.uint8]:
-        """(N, C, H, W) copies of the images, or of windows of them at random places."""
-        whole = self.pixels.numpy()
-        if not self.padding or not len(indices):
-            cut: npt.NDArray[np.uint8] = whole.take(indices, 0)
-            return cut if len(indices) else cut[:, :, : self.size[0], : self.size[1]]
-        (channels, high, wide), (height, width) = whole.shape[1:], self.size
-        top: Any = self.padding
-        left: Any = self.padding
-        if seeds is not None:
-            side = 2 * self.padding + 1
-            top, left = np.divmod(draw_integers(seeds, side**2, stream=1).numpy(), side)
-        # A line of a window is one opaque cell that may begin at any byte: 128 windows of
-        # 3 x 32 x 32 are cut in 190 us, against 490 byte by byte in torch (2 cores, torch 2.14).
-        lines = np.ndarray((whole.size - width + 1,), f"V{width}", whole.data, strides=(1,))
-        first = indices * (channels * high * wide) + top * wide + left
-        within = np.arange(channels)[:, None] * (high * wide) + np.arange(height) * wide
-        found: npt.NDArray[np.uint8] = lines[first[:, None] + within.ravel()].view(np.uint8)
-        return found.reshape(len(indices), channels, height, width)
-
-
-def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
-    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or images.
-
-    Raises:
-        FileNotFoundError: If a folder does not exist.
-        ValueError: If nothing was given, the folder holds no image, or a single array was given.
-    """
-    if path is None:
-        raise ValueError("pass predict_path=, a folder, or a list of paths or images")
-    if isinstance(path, str | Path):
-        if Path(path).expanduser().is_file():
-            return PathList([str(Path(path).expanduser())])
-        folder = check_folder(path, "predict_path")
-        found, skipped = list_images(folder)
-        if not found:
-            raise ValueError(f"predict_path={str(path)!r} holds no images; {contents(folder)}")
-        report_skipped(skipped)
-        return PathList(found)
-    if isinstance(path, Image.Image):
-        return [path]
-    if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
-        raise ValueError(
-            f"predict_path is one array {tuple(path.shape)}; give a list of images: [array]"
-        )
-    items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
-    if not items:
-        raise ValueError("predict_path is an empty list; give paths or images")
-    return PathList(items) if all(isinstance(item, str) for item in items) else items
+    def trace(self, index: int, *, batch_size: int = 1) -> Trace:
+        """Yield the file, the decoded image and the image after each step of the transform."""
+        source = self.sources[index]
+        if isinstance(source, str):
+            yield "file", Summary(describe_file(Path(source)))
+        elif isinstance(source, bytes):
+            yield "packed", Summary(f"{len(source):,} bytes")
+        source = self._source(index)
+        if isinstance(source, np.ndarray):
+            yield "array", source
+        image: Any = self._decoded(source, self.describe(index))
+        yield "decode", image
+        with kept_random_state(), suppress(Exception):  # the steps below raise in their turn
+            self.transform(image)  # finds out whether the transform takes tensors
+        if self.transform.takes_tensors:
+            image = to_row(image)
+            yield "to tensor", image
+        yield "sample", to_row((yield from run_steps(self.input_transform, image)))
 
 
 def _is_pixels(image: Any) -> bool:
     return isinstance(image, Tensor) and image.dtype == torch.uint8 and image.ndim == 3
-
-
-def _numbered(index: int, keys: npt.NDArray[np.int64] | None, part: str) -> str:
-    return f"{part} image {index if keys is None else keys[index]}".lstrip()

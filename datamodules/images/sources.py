@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
 from datamodules.images.packs.image_pack import ImagePack
+from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.sample_seeds import Indices
 
 from .cached import CachedImages, warn_of_room
 from .draft import DraftImages
-from .listing import seen_from
+from .listing import list_images, report_skipped, seen_from
 from .packed import PackedImages
 from .ram_cache import RamCache
 
@@ -75,3 +81,42 @@ class ImageSources:
         if not self._is_room_said:
             self._is_room_said = warn_of_room(list(self._in_ram.values()), cache.limit)
         return found
+
+
+def file_paths(sources: Sequence[Any] | Tensor) -> list[str]:
+    """Return the files behind the sources of an image dataset; empty for packs and pixels."""
+    if isinstance(sources, CachedImages):
+        sources = sources.sources
+    if isinstance(sources, DraftImages):
+        sources = sources.names
+    return list(sources) if all(isinstance(source, str) for source in sources) else []
+
+
+def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
+    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or images.
+
+    Raises:
+        FileNotFoundError: If a folder does not exist.
+        ValueError: If nothing was given, the folder holds no image, or a single array was given.
+    """
+    if path is None:
+        raise ValueError("pass predict_path=, a folder, or a list of paths or images")
+    if isinstance(path, str | Path):
+        if Path(path).expanduser().is_file():
+            return PathList([str(Path(path).expanduser())])
+        folder = check_folder(path, "predict_path")
+        found, skipped = list_images(folder)
+        if not found:
+            raise ValueError(f"predict_path={str(path)!r} holds no images; {contents(folder)}")
+        report_skipped(skipped)
+        return PathList(found)
+    if isinstance(path, Image.Image):
+        return [path]
+    if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
+        raise ValueError(
+            f"predict_path is one array {tuple(path.shape)}; give a list of images: [array]"
+        )
+    items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
+    if not items:
+        raise ValueError("predict_path is an empty list; give paths or images")
+    return PathList(items) if all(isinstance(item, str) for item in items) else items

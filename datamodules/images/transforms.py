@@ -68,6 +68,11 @@ class ImageTransform:
         self.transform = transform
         self._takes: Literal["pil", "tensor"] | None = None
 
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether the transform was found to take tensors only."""
+        return self._takes == "tensor"
+
     def __call__(self, image: Image.Image) -> Any:
         """Transform one image.
 

@@ -8,7 +8,6 @@ from datamodules.insight.tuning.tune import Tuning, tune
 from .bisect import Bisection, bisect
 from .data_record import DataRecord, describe_data
 from .error_report import Hardest
-from .figures import plot
 from .findings import Finding, Report, SampleStep
 from .hard_samples import hardest
 from .inspect import inspect
@@ -30,7 +29,6 @@ __all__ = [
     "hardest",
     "inspect",
     "make_safe",
-    "plot",
     "print_report",
     "tune",
 ]

@@ -1,60 +1,59 @@
-"""Batches run over once more: what they hold, by digest, and the end of waiting for one."""
+"""Compare the batches of two runs by digests, and stop waiting for a batch that hangs."""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 
 from datamodules.core.datamodule import DataModule
-from datamodules.insight.tuning.trials import end_workers
+from datamodules.core.inside import loader_of
 
 from .split_view import digest
 
 Digests = list[dict[str, bytes]]
-"""Of each batch the digest of each of its parts, by name."""
+"""Digest of each part of each batch, by the part's name."""
 
 
-def run_over(dm: DataModule, limit: int, *, timeout_seconds: float) -> tuple[str, Digests]:
-    """Take train batches until ``limit`` samples were asked for.
+def run_batches(dm: DataModule, limit: int, *, timeout_seconds: float) -> tuple[str, Digests]:
+    """Take train batches of a new loader until they have ``limit`` samples.
 
     Args:
-        dm: Its loader is built anew.
+        dm: The datamodule.
         limit: Samples.
-        timeout_seconds: For a batch that this process makes itself; workers have their own limit.
+        timeout_seconds: For a batch made in this process; workers have their own limit.
 
     Returns:
-        What the first batch is, and the digests of all.
+        Shapes and dtypes of the first batch, and the digests of all.
 
     Raises:
-        TimeoutError: From where a sample hangs, in the main thread where there are alarms.
+        TimeoutError: If a sample hangs, in the main thread of systems with alarms.
     """
-    said, asked, found = "", 0, Digests()
+    shape, taken, digests = "", 0, Digests()
     # workers have torch's own limit, and may take long to start
-    with alarm(None if dm.hparams["num_workers"] else timeout_seconds) as again:
-        loader = dm._loader("train")
-        try:
-            for batch in loader:
-                again()
-                said = said or shape_text(batch)
-                asked += int(dm.hparams["batch_size"])
-                found.append({name: digest(content) for name, content in parts(batch)})
-                del batch
-                if asked >= limit:
-                    break
-        finally:
-            end_workers(loader)
-    return said, found
+    with (
+        alarm(None if dm.hparams["num_workers"] else timeout_seconds) as restart,
+        closing(loader_of(dm, "train")) as loader,
+    ):
+        for batch in loader:
+            restart()
+            shape = shape or shape_text(batch)
+            taken += int(dm.hparams["batch_size"])
+            digests.append({name: digest(content) for name, content in parts(batch)})
+            del batch
+            if taken >= limit:
+                break
+    return shape, digests
 
 
 def parts(batch: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
-    """Name and content of each tensor or other value of a batch.
+    """Yield name and content of each tensor or other value of a batch.
 
     Example:
         >>> [name for name, _ in parts((torch.zeros(2), {"mask": torch.ones(2)}))]
@@ -62,13 +61,8 @@ def parts(batch: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
     """
     if isinstance(batch, torch.Tensor):
         array = batch.detach().cpu().contiguous()
-        head = f"{array.dtype} {tuple(array.shape)} ".encode()
-        yield (
-            name or "the batch",
-            head + array.view(torch.uint8).numpy().tobytes()
-            if (array.numel() and array.ndim)
-            else head + repr(array.tolist()).encode(),
-        )
+        content = array.reshape(-1).view(torch.uint8).numpy().tobytes() if array.numel() else b""
+        yield name or "the batch", f"{array.dtype} {tuple(array.shape)} ".encode() + content
     elif isinstance(batch, tuple | list | dict):
         fields = getattr(batch, "_fields", None) or [f"part {k}" for k in range(len(batch))]
         items = batch.items() if isinstance(batch, dict) else zip(fields, batch, strict=True)
@@ -79,7 +73,7 @@ def parts(batch: Any, name: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def difference(before: Digests, after: Digests) -> str | None:
-    """The first thing in which two runs differ, or None.
+    """Return the first difference of two runs, or None.
 
     Example:
         >>> difference([{"target": b"1"}, {"target": b"2"}], [{"target": b"2"}, {"target": b"1"}])
@@ -91,19 +85,18 @@ def difference(before: Digests, after: Digests) -> str | None:
         return f"{len(after)} batches in place of {len(before)}"
     if sorted(map(repr, before)) == sorted(map(repr, after)):
         return "the same batches come in another order"
-    place = next(k for k, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
-    one, other = before[place], after[place]
+    wrong = [k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    one, other = before[wrong[0]], after[wrong[0]]
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    count = sum(a != b for a, b in zip(before, after, strict=True))
-    return f"{count} of {len(after)} batches, first {', '.join(names)} of batch {place}"
+    return f"{len(wrong)} of {len(after)} batches, first {', '.join(names)} of batch {wrong[0]}"
 
 
 @contextmanager
-def alarm(seconds: float | None) -> Iterator[Any]:
-    """Raise a TimeoutError where this process hangs; the value, when called, starts anew.
+def alarm(seconds: float | None) -> Iterator[Callable[[], Any]]:
+    """Raise a TimeoutError if this process hangs; calling the value restarts the time.
 
-    Only in the main thread, and where the system has alarms (not on Windows); an alarm that was
-    set before goes on afterwards. None sets none.
+    Only in the main thread, and on systems with alarms (not Windows). An alarm that was set before
+    continues afterwards. None sets no alarm.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if seconds is None or not in_main or not hasattr(signal, "setitimer"):
@@ -122,12 +115,12 @@ def alarm(seconds: float | None) -> Iterator[Any]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if left:
-            rest = max(0.001, left - (time.monotonic() - began))
-            signal.setitimer(signal.ITIMER_REAL, rest, interval)
+            remaining = max(0.001, left - (time.monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, remaining, interval)
 
 
 def shape_text(batch: Any) -> str:
-    """Shapes and dtypes of a batch in one line.
+    """Return shapes and dtypes of a batch in one line.
 
     Example:
         >>> shape_text((torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)))

@@ -1,8 +1,7 @@
-"""What a run was fed with, as one readable file beside it: settings, split, classes, versions."""
+"""Record the data of a run as a JSON file: settings, split, classes, versions."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import platform
@@ -15,18 +14,21 @@ from typing import Any
 import lightning as L
 import torch
 
-from datamodules.core.datamodule import SPLITS, DataModule
+from datamodules.adapters.user_samples import input_transform
+from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 from datamodules.settings.arguments import plain
 
 from .inspect import inspect
+from .split_view import view_split
 
 PACKAGES = ("torch", "torchvision", "lightning", "numpy", "pillow", "polars", "tokenizers")
-REST = "run scripts/inspect_data.py for the rest"
+REST = "run scripts/inspect_data.py for a full inspection"
 SHOWN = 50  # longer fitted values are recorded by their digest
 
 
 def describe_data(dm: L.LightningDataModule, *, findings: Any = None) -> dict[str, Any]:
-    """Everything about the data that decides what a model is fed with, as plain values.
+    """Return everything that decides the data of a run, as plain values.
 
     Args:
         dm: Set up already; of a datamodule of another base only class, arguments and versions
@@ -54,8 +56,8 @@ def describe_data(dm: L.LightningDataModule, *, findings: Any = None) -> dict[st
 
 
 def _known(dm: DataModule) -> dict[str, Any]:
-    made = {split: dm._dataset(split) for split in SPLITS if split != "predict"}
-    made = {split: data for split, data in made.items() if data is not None}
+    views = {split: view_split(dm, split) for split in ("train", "val", "test")}
+    made = {split: view.dataset for split, view in views.items() if view is not None}
     return {
         "splits": {s: len(d) if hasattr(d, "__len__") else "a stream" for s, d in made.items()},
         "split_fingerprint": dm.split_fingerprint(),
@@ -74,7 +76,7 @@ def _known(dm: DataModule) -> dict[str, Any]:
 
 
 def shortened(value: Any) -> Any:
-    """A fitted value as it is, or its type, size and digest where it is long.
+    """Return a fitted value, or its type, size and digest if it is long.
 
     Example:
         >>> shortened([0.5, 0.25])
@@ -97,7 +99,7 @@ def shortened(value: Any) -> Any:
 
 
 def plain_or_text(value: Any) -> Any:
-    """A value that JSON can hold; what it cannot is said as text."""
+    """Return a value as JSON types; other types as text."""
     if isinstance(value, torch.Tensor):
         return shortened(value)
     if isinstance(value, Mapping):
@@ -109,9 +111,7 @@ def plain_or_text(value: Any) -> Any:
 
 def transform_text(dataset: Any) -> str | None:
     """The transform of a dataset of this project, or of any with ``transform``, as text."""
-    found = getattr(dataset, "parts", dataset)
-    found = getattr(found, "transform", None)
-    found = getattr(found, "transform", found)  # what a ImageTransform holds
+    found = input_transform(dataset)
     if found is None:
         return None
     text = repr(found)
@@ -128,8 +128,7 @@ def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
     """
     if not isinstance(dm, DataModule):
         return {"inspected": f"not inspected; {REST}", "findings": []}
-    alone = copy.copy(dm)  # without Trainer and loaders: a run's own are left as they are
-    alone._datasets = dict(dm._datasets)
+    alone = copy_of(dm)  # without Trainer and loaders: a run's own are left as they are
     alone.__dict__["prepare_data"] = lambda: None  # it has been: no file is checked anew
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -139,7 +138,7 @@ def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
 
 
 class DataRecord(L.Callback):
-    """Writes ``data.json`` into a run's folder when training starts.
+    """Write ``data.json`` into a run's folder when training starts.
 
     It holds what a look that makes no sample found. On a resumed fit nothing is compared here: the
     checkpoint's split fingerprint is, by the datamodule itself.
@@ -152,7 +151,7 @@ class DataRecord(L.Callback):
         self.folder = Path(folder)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The data were found good: write what they are."""
+        """Write the record."""
         dm: Any = getattr(trainer, "datamodule", None)
         if dm is not None and trainer.is_global_zero:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a model gets wrong in a split: pairs of classes and samples, as text and on a page."""
+"""Errors of a model in a split: confused classes and samples, as text and on a page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .html_page import Card, Page
 
 
 class Confused(NamedTuple):
-    """Samples of one class that the model takes for another.
+    """Samples of one class for which the model predicts another.
 
     Attributes:
         true: Name of their class.
-        answer: Name of the class that the model gave.
+        answer: Name of the predicted class.
         samples: How many.
         share: Of the true class's samples.
     """
@@ -25,14 +25,14 @@ class Confused(NamedTuple):
 
 
 class HardSample(NamedTuple):
-    """A sample on which the model is far off.
+    """A sample with a high loss.
 
     Attributes:
         row: Position in the split's dataset.
         name: File name, or row or line of a file.
         loss: Its own loss, without class weights or smoothing.
-        target: What is right, in words.
-        answer: What the model says, in words.
+        target: The target as text.
+        answer: The prediction as text.
     """
 
     row: int
@@ -43,10 +43,10 @@ class HardSample(NamedTuple):
 
 
 class Hardest:
-    """What a model gets wrong in a split.
+    """Errors of a model in a split.
 
     Attributes:
-        split: Which.
+        split: Name of the split.
         looked_at: Samples that were evaluated.
         whole: Samples of the split.
         wrong: Samples whose answer was wrong; None where answers are numbers.
@@ -85,11 +85,11 @@ class Hardest:
         return said if self.wrong is None else f"{said}, {self.wrong:,} wrong"
 
     def show(self, page: Page) -> None:
-        """Add to a page."""
-        page.heading(f"What the model gets wrong in {self.split}", self.counted())
+        """Add the tables and samples to a page."""
+        page.heading(f"Errors of the model in {self.split}", self.counted())
         if self.confused:
             page.table(
-                ["true class", "taken for", "samples", "share of the true class"],
+                ["true class", "predicted as", "samples", "share of the true class"],
                 [[c.true, c.answer, f"{c.samples:,}", f"{c.share:.0%}"] for c in self.confused],
             )
         if self._cards:

@@ -1,77 +1,52 @@
-"""Which figures a datamodule's data can be shown in."""
+"""Collect what the figures of a report show, and draw them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from datamodules.core.datamodule import SPLITS
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from torch import Tensor
+
+from datamodules.adapters.user_samples import known_targets, raw_image
+from datamodules.batches.inspection_interface import ColumnValues, HasColumns
+from datamodules.batches.nested import tensors_of
+from datamodules.core.plotting import draw_lengths, is_image_batch, matrix_columns
 from datamodules.figures.canvas import Drawing
-from datamodules.figures.classes import class_bars, class_counts, numbers_of, target_histogram
-from datamodules.figures.columns import (
-    column_histograms,
-    column_values,
-    missing_bars,
-    missing_shares,
-)
-from datamodules.figures.images import (
-    augmentation_grid,
-    batch_images,
-    image_sizes,
-    shows_images,
-)
-from datamodules.figures.lengths import text_lengths, token_lengths
-from datamodules.settings.arguments import check_name
+from datamodules.figures.classes import Counts, class_bars, target_histogram
+from datamodules.figures.columns import column_histograms, missing_bars
+from datamodules.figures.images import AugmentedSample, augmentation_grid, image_sizes
+from datamodules.figures.target_text import target_text
+from datamodules.images.transform_steps import normalization_of
+from datamodules.images.transforms import to_row
+from datamodules.loading.fetch import KeyedDataset
+from datamodules.sampling.sharded_sampler import Keys
+from datamodules.seeding.sample_seeds import run_seed, sample_seeds
+from datamodules.tables.dataset import RowDataset
+from datamodules.texts.dataset import TextDataset
 
-from .split_view import Looked
+from .split_view import SplitView, class_names
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+MOST_TARGETS = 4
+MOST_SIZES = 2_000  # image headers read per split
+ORIENTATION = 0x0112  # Exif; from 5 on, width and height are swapped
 
-
-def plot(dm: Any, split: str = "train", *, most: int = 16) -> Figure:
-    """What a split's data look like, in one figure.
-
-    Images of one batch under their labels, with the normalisation undone; for a table the values
-    of each column; for texts their lengths in tokens, with the bounds of length buckets.
-
-    Args:
-        dm: A datamodule of ours.
-        split: Which.
-        most: Images shown.
-
-    Returns:
-        A matplotlib figure, shown by a notebook, written by ``savefig``. No window opens, and
-        pyplot's state and backend are left alone.
-
-    Raises:
-        ValueError: If ``split`` is none, or its samples are neither images, rows nor texts.
-    """
-    check_name(split, SPLITS, "split")
-    batch = dm.preview(split)
-    one = Looked(split, dm._dataset(split), None, batch)
-    if shows_images(one):
-        return batch_images(dm, one, most=most)
-    if lengths := token_lengths({split: one}):
-        return text_lengths(dm, lengths).figure
-    if split != "predict" and (values := column_values(dm, one)):
-        return column_histograms(values, split).figure
-    raise ValueError(
-        f"plot shows images (N, C, H, W), the columns of tables and the lengths of texts; "
-        f"{split} batches hold {type(one.inputs).__name__}; print(inspect(dm)) shows them in words"
-    )
+Views = Mapping[str, SplitView]
 
 
-def drawings(dm: Any, seen: Mapping[str, Looked], failed: list[str]) -> list[Drawing]:
-    """Every figure that the data of some splits can be shown in.
+def drawings(dm: Any, views: Views, failed: list[str]) -> list[Drawing]:
+    """Return every figure that the data allow.
 
     Args:
         dm: Any datamodule.
-        seen: Its splits.
-        failed: Takes what could not be drawn, and why.
+        views: Its splits.
+        failed: Receives a line for each figure that could not be drawn.
     """
     made = []
-    for name, draw in _kinds(dm, seen):
+    for name, draw in _figures(dm, views):
         try:
             drawing = draw()
         except Exception as error:  # one sample that cannot be shown costs one figure
@@ -81,55 +56,190 @@ def drawings(dm: Any, seen: Mapping[str, Looked], failed: list[str]) -> list[Dra
     return made
 
 
-def _kinds(
-    dm: Any, seen: Mapping[str, Looked]
-) -> Iterator[tuple[str, Callable[[], Drawing | None]]]:
-    first = seen.get("train") or next(iter(seen.values()), None)
+def _figures(dm: Any, views: Views) -> Iterator[tuple[str, Callable[[], Drawing | None]]]:
+    first = views.get("train") or next(iter(views.values()), None)
     if first is None:
         return
-    if shows_images(first):
-        for split in ("train", "val") if "val" in seen else ("train",):
-            if split in seen:
-                rows = 6 if split == "train" else 3
-                columns = 4 if split == "train" else 2
-                one = seen[split]
-                yield (
-                    f"the {split} transform",
-                    lambda one=one, rows=rows, columns=columns: augmentation_grid(  # type: ignore[misc]
-                        dm, one, samples=rows, draws=columns
-                    ),
-                )
-    yield "classes by split", lambda: _targets_by_class(dm, seen)
-    for place, (name, values) in enumerate(_numbers(dm, seen)):
-        if place < 4:
-            yield f"target {name}", lambda v=values, n=name: target_histogram(v, n)  # type: ignore[misc]
-    yield "sizes of the images", lambda: image_sizes(dm, seen)
-    if lengths := token_lengths(seen):
-        yield "lengths of the texts", lambda: text_lengths(dm, lengths)
-    yield "values by column", lambda: _columns(dm, first)
-    yield "missing cells", lambda: _gaps(dm, seen)
+    if is_image_batch(first.inputs):
+        if (view := views.get("train")) is not None:
+            yield "the train transform", lambda: draw_augmentation(dm, view)
+        if (other := views.get("val")) is not None:
+            yield "the val transform", lambda: draw_augmentation(dm, other, samples=3, draws=2)
+    yield "classes by split", lambda: _draw_classes(dm, views)
+    for name, values in _named_targets(dm, views):
+        yield f"target {name}", lambda v=values, n=name: target_histogram(v, n)  # type: ignore[misc]
+    yield "image sizes", lambda: draw_sizes(views)
+    yield "text lengths", lambda: _draw_lengths(dm, views)
+    yield "values by column", lambda: _draw_columns(first)
+    yield "missing cells", lambda: _draw_missing(views)
 
 
-def _targets_by_class(dm: Any, seen: Mapping[str, Looked]) -> Drawing | None:
-    found = class_counts(dm, seen)
+def class_counts(dm: Any, views: Views) -> tuple[list[str], dict[str, Counts]] | None:
+    """Return class names and the (K,) samples of each class by split; None if unknown.
+
+    Multi-label samples are counted once for each of their labels.
+    """
+    counts: dict[str, Counts] = {}
+    for split, view in views.items():
+        found = known_targets(view.dataset)
+        if found is None or not found.size or getattr(dm, "task", None) == "regression":
+            continue
+        if found.ndim == 2 and bool(((found == 0) | (found == 1)).all()):
+            counts[split] = (found > 0).sum(0).astype(np.int64)
+        elif found.ndim == 1 and np.issubdtype(found.dtype, np.integer) and found.min() >= 0:
+            counts[split] = np.bincount(found).astype(np.int64)
+    if not counts:
+        return None
+    names = class_names(dm, next(iter(views.values()))) or []
+    width = max(len(names), *map(len, counts.values()))
+    names += [str(k) for k in range(len(names), width)]
+    return names, {split: np.pad(c, (0, width - len(c))) for split, c in counts.items()}
+
+
+def regression_targets(dm: Any, views: Views) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the (N, T) regression targets by split, in their own units; empty if none."""
+    found = {}
+    scale = getattr(dm, "target_scale", None) if getattr(dm, "task", "") == "regression" else None
+    for split, view in views.items():
+        targets = known_targets(view.dataset)
+        if isinstance(view.dataset, RowDataset):
+            targets = view.dataset.regression_targets
+        if targets is None or not np.issubdtype(targets.dtype, np.floating) or not targets.size:
+            continue
+        values = targets.reshape(len(targets), -1).astype(np.float64)
+        if scale is not None:
+            values = values * np.array(scale["std"]) + np.array(scale["mean"])
+        found[split] = values
+    return found
+
+
+def missing_shares(views: Views) -> dict[str, dict[str, float]]:
+    """Return the share of missing cells by column and split, of columns with any, most first."""
+    shares: dict[str, dict[str, float]] = {}
+    for split, view in views.items():
+        if isinstance(view.dataset, HasColumns):
+            for name, share in view.dataset.missing_shares().items():
+                shares.setdefault(name, {})[split] = share
+    incomplete = {name: found for name, found in shares.items() if max(found.values()) > 0}
+    return dict(sorted(incomplete.items(), key=lambda item: -max(item[1].values())))
+
+
+def column_values(view: SplitView) -> list[ColumnValues]:
+    """Return the columns of a split; empty if samples are not rows."""
+    if isinstance(view.dataset, HasColumns):
+        return view.dataset.column_values()
+    return matrix_columns(view.inputs, view.dataset)
+
+
+def draw_augmentation(dm: Any, view: SplitView, *, samples: int = 6, draws: int = 4) -> Drawing:
+    """Draw samples of different classes as read, and as the first epochs of a fit make them.
+
+    Args:
+        dm: The datamodule; its ``seed`` is used.
+        view: The split; its samples are images.
+        samples: Number of samples.
+        draws: Number of epochs.
+    """
+    chosen = _spread(view, samples)
+    made = [_epoch_samples(dm, view, chosen, epoch) for epoch in range(draws)]
+    classes = class_names(dm, view)
+    grid = []
+    for row, index in enumerate(chosen.tolist()):
+        target = made[0][row][1]
+        grid.append(
+            AugmentedSample(
+                "" if target is None else target_text(target, classes),
+                raw_image(view.dataset, index),
+                [_image(column[row]) for column in made],
+            )
+        )
+    return augmentation_grid(view.split, grid, normalization_of(view.transform))
+
+
+def _epoch_samples(
+    dm: Any, view: SplitView, indices: npt.NDArray[np.int64], epoch: int
+) -> list[Any]:
+    """Return samples ``(input, target)`` as an epoch of a fit makes them."""
+    given = getattr(dm, "hparams", {}).get("seed")
+    seed = run_seed(given if isinstance(given, int) else None)
+    keys = Keys(indices, sample_seeds(seed, epoch, indices, np.zeros(1, np.int64)))
+    # the loader's own way to a batch, without collating it
+    made = KeyedDataset(view.dataset, collate_fn=list).__getitems__(keys)
+    if hasattr(made, "inputs"):
+        return list(zip(made.inputs, made.target, strict=True))
+    return [s if isinstance(s, tuple) and len(s) == 2 else (s, None) for s in made]
+
+
+def _image(sample: Any) -> Tensor:
+    found = next(tensors_of(to_row(sample[0])), None)
+    if found is None or found.ndim != 3:
+        raise ValueError("the samples have no image (C, H, W)")
+    return found
+
+
+def _spread(view: SplitView, most: int) -> npt.NDArray[np.int64]:
+    """Return positions of samples of different classes, else evenly spread."""
+    labels = view.labels()
+    if labels is not None and len(labels) == len(view):
+        places: npt.NDArray[np.int64] = np.unique(labels, return_index=True)[1]
+        if len(places) >= most:
+            return places[np.linspace(0, len(places) - 1, most).round().astype(np.int64)]
+    return np.unique(np.linspace(0, len(view) - 1, most).round().astype(np.int64))
+
+
+def draw_sizes(views: Views) -> Drawing | None:
+    """Draw the sizes of up to 2,000 image files of each split, from their headers."""
+    sizes = {split: _sizes(view.paths) for split, view in views.items()}
+    sizes = {split: found for split, found in sizes.items() if len(found)}
+    if not sizes:
+        return None
+    inputs = next(tensors_of(views[next(iter(sizes))].inputs), None)
+    is_image = inputs is not None and inputs.ndim >= 2
+    return image_sizes(sizes, tuple(inputs.shape[-2:]) if is_image else None)  # type: ignore[union-attr]
+
+
+def _sizes(paths: list[str]) -> npt.NDArray[np.int64]:
+    found = []
+    for index in np.unique(np.linspace(0, len(paths) - 1, MOST_SIZES).astype(int)) if paths else ():
+        path = Path(paths[index])
+        if not path.is_file():
+            continue
+        try:
+            with Image.open(path) as image:
+                width, height = image.size
+                turned = image.getexif().get(ORIENTATION, 1) >= 5
+        except Exception:  # a damaged file is a finding of its own
+            continue
+        found.append((height, width) if turned else (width, height))
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def _draw_classes(dm: Any, views: Views) -> Drawing | None:
+    found = class_counts(dm, views)
     return None if found is None else class_bars(*found)
 
 
-def _numbers(dm: Any, seen: Mapping[str, Looked]) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = numbers_of(dm, seen)
+def _named_targets(dm: Any, views: Views) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = regression_targets(dm, views)
     count = min((values.shape[1] for values in found.values()), default=0)
     given = getattr(dm, "target", None)
     names = given if isinstance(given, list) and len(given) == count else None
-    for place in range(count):
+    for place in range(min(count, MOST_TARGETS)):
         name = str(names[place]) if names else "value" if count == 1 else f"value {place + 1}"
         yield name, {split: values[:, place] for split, values in found.items()}
 
 
-def _columns(dm: Any, one: Looked) -> Drawing | None:
-    values = column_values(dm, one)
-    return column_histograms(values, one.split) if values else None
+def _draw_lengths(dm: Any, views: Views) -> Drawing | None:
+    datasets = {s: view.dataset for s, view in views.items() if len(view)}
+    texts = {s: data for s, data in datasets.items() if isinstance(data, TextDataset)}
+    return draw_lengths(dm, texts) if texts else None
 
 
-def _gaps(dm: Any, seen: Mapping[str, Looked]) -> Drawing | None:
-    shares = missing_shares(dm, seen)
+def _draw_columns(view: SplitView) -> Drawing | None:
+    values = column_values(view)
+    return column_histograms(values, view.split) if values else None
+
+
+def _draw_missing(views: Views) -> Drawing | None:
+    shares = missing_shares(views)
     return missing_bars(shares) if shares else None

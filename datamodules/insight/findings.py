@@ -1,4 +1,4 @@
-"""Findings about data, and the report that holds them."""
+"""Findings about data, and the report of an inspection."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SIGNS = {"error": "x", "warning": "!", "note": "-"}  # for eyes and terminals wi
 
 
 class Finding(NamedTuple):
-    """One thing that a person should know.
+    """One fault or peculiarity of the data.
 
     Attributes:
         level: ``"error"`` makes results wrong, ``"warning"`` probably does, ``"note"`` informs.
-        code: Stable name of the kind of finding, such as ``overlap``.
-        sentence: What was expected and what was found.
+        code: Stable identifier, such as ``overlap``.
+        sentence: What was found.
         remedy: What to do.
     """
 
@@ -38,14 +38,14 @@ class Finding(NamedTuple):
 
 
 class SampleStep(NamedTuple):
-    """What one sample is after one step on its way into a batch.
+    """The value of one sample after one step from the source to the batch.
 
     Attributes:
-        split: Whose first sample is followed.
-        step: Such as ``decode``, the class of a transform, or ``finish``.
+        split: Name of the split.
+        step: Such as ``decode``, the class of a transform, or ``normalize``.
         size: Such as ``3 x 32 x 32`` or ``12,345 bytes``.
         dtype: Such as ``uint8``.
-        values: Their range, or the content itself where that is short; of a step that fails, why.
+        values: Range of the values, or the content if it is short; the error of a failed step.
     """
 
     split: str
@@ -61,17 +61,22 @@ class SampleStep(NamedTuple):
 
 @dataclass
 class Report:
-    """What an inspection saw.
+    """The result of an inspection.
 
     Attributes:
-        name: The datamodule's class.
+        name: Class of the datamodule.
         sections: Lines of facts by subject.
-        findings: The worst first.
+        findings: Errors first, then warnings, then notes.
         steps: The first sample of train and of val after each step.
         strict: Whether a warning makes the report a failure.
-        sheets: Tables of the splits, their batches and classes.
-        drawings: Figures, where they were asked for.
-        hardest: What a model gets wrong, where one was asked.
+        sheets: Tables of splits, batches and classes.
+        drawings: Figures; empty unless requested.
+        hardest: Errors of a model; None without one.
+
+    Example:
+        >>> report = Report("Photos", findings=[Finding("note", "no-val", "no val", "add one")])
+        >>> report.counted(), report.failed()
+        ('0 errors, 0 warnings, 1 note', False)
     """
 
     name: str
@@ -84,7 +89,7 @@ class Report:
     hardest: Hardest | None = None
 
     def of(self, level: Level) -> list[Finding]:
-        """Findings of one level."""
+        """Return the findings of one level."""
         return [finding for finding in self.findings if finding.level == level]
 
     @property
@@ -93,7 +98,7 @@ class Report:
         return {finding.code for finding in self.findings}
 
     def failed(self, *, strict: bool | None = None) -> bool:
-        """Whether there is an error, or with ``strict`` (None: the report's own) a warning."""
+        """Return whether there is an error; with ``strict`` (None: the report's) also a warning."""
         strict = self.strict if strict is None else strict
         return bool(self.of("error") or (strict and self.of("warning")))
 
@@ -108,23 +113,23 @@ class Report:
             lines += ["", f"One {split} sample, step by step"]
             lines += [f"  {step}" for step in self.steps if step.split == split]
         if self.hardest is not None:
-            lines += ["", "What the model gets wrong", str(self.hardest)]
+            lines += ["", "Errors of the model", str(self.hardest)]
         return "\n".join(lines)
 
     def counted(self) -> str:
-        """Such as ``1 error, 0 warnings, 2 notes``."""
+        """Return the number of findings by level."""
         counts = {level: len(self.of(level)) for level in LEVELS}
         return ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items())
 
     def html(self) -> str:
-        """The report as one HTML file that needs no other, no network and no script."""
+        """Return the report as one HTML page without network or script."""
         return self._page().html()
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write ``path`` (a name that ends in ``.html``, or a folder), and PNG figures beside it.
+        """Write the page to ``path``, an ``.html`` file or a folder, and PNG figures beside it.
 
         Returns:
-            The page, then the figures.
+            Paths of the page and of the figures.
         """
         from .html_report import save_report
 

@@ -1,4 +1,4 @@
-"""After a fit: the pairs of classes a model confuses most, and the samples it is most wrong on."""
+"""Find the classes a model confuses most, and the samples with the highest loss."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import bad_rows_of
+from datamodules.figures.target_text import target_text
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.seeding.sample_seeds import Indices
@@ -25,8 +26,7 @@ from datamodules.settings.arguments import check_name
 
 from .error_report import Confused, Hardest, HardSample
 from .html_page import Card
-from .sample_view import class_names, show_sample, target_name
-from .split_view import Looked
+from .split_view import SplitView, class_names, view_split
 
 MOST_PAIRS, LONGEST_TEXT, SMALL, LARGE = 12, 1_500, 64, 256
 
@@ -34,7 +34,7 @@ MOST_PAIRS, LONGEST_TEXT, SMALL, LARGE = 12, 1_500, 64, 256
 def hardest(
     module: Any, dm: L.LightningDataModule, split: str = "val", *, k: int = 16, most: int = 10_000
 ) -> Hardest:
-    """Ask a model for its answers to a split, and find those that are most wrong.
+    """Evaluate a model on a split, and find its largest errors.
 
     On several ranks (an initialised ``torch.distributed``) each rank evaluates its own part, and
     all return the same. No Trainer takes part.
@@ -54,7 +54,7 @@ def hardest(
     check_name(split, ("val", "test", "train"), "split")
     if k < 1 or most < 1:
         raise ValueError(f"k and most must be at least 1, got k={k}, most={most}")
-    one, loader = _opened(dm, split)
+    one, loader = _open_split(dm, split)
     marks = Marks(dm, one, loader, k=k)
     device = next((weight.device for weight in module.parameters()), torch.device("cpu"))
     trained = module.training
@@ -71,15 +71,12 @@ def hardest(
     return marks.hardest()
 
 
-def _opened(dm: Any, split: Any) -> tuple[Looked, Any]:
-    if isinstance(dm, DataModule):
-        dm.prepare_data()
-        return Looked(split, dm._dataset(split), None, None), getattr(dm, f"{split}_dataloader")()
+def _open_split(dm: Any, split: Any) -> tuple[SplitView, Any]:
     dm.prepare_data()
-    dm.setup("test" if split == "test" else "fit")
-    loader = getattr(dm, f"{split}_dataloader")()
-    loader = loader[0] if isinstance(loader, list | tuple) and loader else loader
-    return Looked(split, getattr(loader, "dataset", None), loader, None), loader
+    view = view_split(dm, split) or SplitView(split, None)
+    if isinstance(dm, DataModule):
+        view.loader = getattr(dm, f"{split}_dataloader")()
+    return view, view.loader
 
 
 def planned_rows(loader: Any, split: str) -> list[Indices]:
@@ -128,7 +125,7 @@ class Marks:
         ValueError: If the loader's samples cannot be told apart.
     """
 
-    def __init__(self, dm: Any, one: Looked, loader: Any, *, k: int = 16) -> None:
+    def __init__(self, dm: Any, one: SplitView, loader: Any, *, k: int = 16) -> None:
         self.dm, self.one, self.k = dm, one, k
         self._planned = planned_rows(loader, one.split)
         # a loader that knows nothing of ranks gives every rank everything
@@ -209,7 +206,7 @@ class Marks:
         counts = Counter(map(tuple, pairs[pairs[:, 0] != pairs[:, 1]].tolist()))
         found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return [
-            Confused(target_name(true, names), target_name(answer, names), n, n / whole[true])
+            Confused(target_text(true, names), target_text(answer, names), n, n / whole[true])
             for (true, answer), n in found[:MOST_PAIRS]
         ]
 
@@ -228,21 +225,21 @@ class Marks:
         if task == "multiclass":
             shares = output if _are_shares(output[None], rows=True) else output.softmax(0)
             best = int(shares.argmax())
-            answer = f"{target_name(best, names or [])} ({float(shares[best]):.0%})"
-            right = f"{target_name(target, names or [])} ({float(shares[int(target)]):.0%})"
+            answer = f"{target_text(best, names or [])} ({float(shares[best]):.0%})"
+            right = f"{target_text(target, names or [])} ({float(shares[int(target)]):.0%})"
             return HardSample(row, self.one.describe(row), loss, right, answer)
         if task == "multilabel":
             flags = _flags(output[None])[0].float()
-            said = [target_name(value, names) for value in (target, flags)]
+            said = [target_text(value, names) for value in (target, flags)]
         else:
-            said = [target_name(value, None, scale) for value in (target, output)]
+            said = [target_text(value, None, scale) for value in (target, output)]
         return HardSample(row, self.one.describe(row), loss, *said)
 
     def _card(self, sample: HardSample) -> Card:
         lines = [f"answer: {sample.answer}", f"loss {sample.loss:.3g}", sample.name]
         try:
             with kept_random_state():
-                shown = show_sample(self.dm, self.one, sample.row)
+                shown = self.one.sample(sample.row)
         except Exception as error:  # the file may have gone since
             return Card(sample.target, [*lines, f"cannot be shown: {error}"])
         text = shown.text

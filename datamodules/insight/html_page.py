@@ -1,4 +1,4 @@
-"""An HTML page that needs nothing beside itself: no network, no script, no other file."""
+"""Write an HTML page that needs no network, no script and no other file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SIGNS = {
     "warning": "\N{WARNING SIGN}",
     "note": "\N{INFORMATION SOURCE}",
 }
-LONG = 40  # characters from which a cell may be broken
+LONG = 40  # characters from which a cell may wrap
 NUMBER = re.compile(r"[-+]?[\d,.]+( ?%)?")
 
 
@@ -63,13 +63,13 @@ class Card(NamedTuple):
     """One sample on a page.
 
     Attributes:
-        title: What is to be seen first.
-        lines: More about it.
-        png: Its image.
+        title: Shown first.
+        lines: Shown last.
+        png: Image of the sample.
         alt: The image in words.
-        text: Its text, as it was written.
-        cells: Its row: column and cell.
-        small: Whether the image has few pixels, each to be seen.
+        text: Text of the sample, line breaks kept.
+        cells: Column names and cells of the sample.
+        small: Whether the image has few pixels, to be shown as squares.
     """
 
     title: str
@@ -82,11 +82,16 @@ class Card(NamedTuple):
 
 
 class Page:
-    """Collects parts and gives them as HTML; every text is escaped.
+    """A page that is built part by part; every text is escaped.
 
     Args:
-        title: Of the page.
+        title: Title of the page.
         lead: A sentence below it.
+
+    Example:
+        >>> page = Page("Data of <mine>")
+        >>> page.fragment().endswith("<h1>Data of &lt;mine&gt;</h1></div>")
+        True
     """
 
     def __init__(self, title: str, lead: str = "") -> None:
@@ -96,13 +101,13 @@ class Page:
             self.text(lead)
 
     def heading(self, title: str, lead: str = "") -> None:
-        """Begin a section."""
+        """Add a heading, and a sentence below it."""
         self._parts.append(f"<h2>{_escaped(title)}</h2>")
         if lead:
             self.text(lead)
 
     def findings(self, found: Iterable[tuple[str, str, str, str]]) -> None:
-        """Findings: level, code, sentence, remedy."""
+        """Add findings: level, code, sentence, remedy."""
         items = [
             f'<li class="{_escaped(level)}"><b>{SIGNS.get(level, "")} {_escaped(level)}</b> '
             f"<code>{_escaped(code)}</code> {_escaped(sentence)}"
@@ -115,7 +120,7 @@ class Page:
             self._parts.append("<p>\N{CHECK MARK} no finding</p>")
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table; cells that are numbers stand at the right."""
+        """Add a table; columns of numbers are aligned right."""
         lines = [[str(cell) for cell in row] for row in rows]
         columns = zip(*lines, strict=True) if lines else [()] * len(header)
         right = [bool(c) and all(NUMBER.fullmatch(cell) or not cell for cell in c) for c in columns]
@@ -136,7 +141,7 @@ class Page:
         )
 
     def figures(self, made: Iterable[tuple[str, str, bytes]]) -> None:
-        """Figures: title, the same in words, PNG file."""
+        """Add figures: title, description in words, PNG bytes."""
         items = [
             f'<figure><h3>{_escaped(title)}</h3><img src="{data_uri(png)}" '
             f'alt="{_escaped(f"{title}: {text}")}"><figcaption>{_escaped(text)}</figcaption>'
@@ -147,15 +152,15 @@ class Page:
             self._parts.append(f'<div class="figures">{"".join(items)}</div>')
 
     def cards(self, cards: Iterable[Card]) -> None:
-        """Samples beside and below each other."""
+        """Add samples in a grid."""
         self._parts.append(f'<div class="cards">{"".join(map(_card, cards))}</div>')
 
     def text(self, text: str) -> None:
-        """A paragraph."""
+        """Add a paragraph."""
         self._parts.append(f"<p>{_escaped(text)}</p>")
 
     def lines(self, title: str, lines: Sequence[str], *, folded: bool = True) -> None:
-        """Lines of facts, folded away or open."""
+        """Add a list of facts, folded or open."""
         if lines:
             items = "".join(f"<li>{_escaped(line)}</li>" for line in lines)
             opened = "" if folded else " open"
@@ -164,11 +169,11 @@ class Page:
             )
 
     def fragment(self) -> str:
-        """For a notebook, whose own style stays as it is."""
+        """Return the parts for a notebook; its own style is not changed."""
         return f'<style>{STYLE}</style><div class="look">{"".join(self._parts)}</div>'
 
     def html(self) -> str:
-        """The whole file."""
+        """Return the whole page."""
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -178,7 +183,7 @@ class Page:
 
 
 def data_uri(png: bytes) -> str:
-    """A PNG file as an address that holds it."""
+    """Return PNG bytes as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
@@ -202,11 +207,11 @@ def _cell(text: object, mark: str = "") -> str:
 
 
 def _escaped(text: object, *, keep_lines: bool = False) -> str:
-    # a file name may hold bytes that are no text, and control characters that no page may hold
-    said = str(text).encode("utf-8", "backslashreplace").decode()
+    # file names may contain bytes that are not text and control characters
+    valid = str(text).encode("utf-8", "backslashreplace").decode()
     kept = "\n\t" if keep_lines else ""
-    said = "".join(
+    valid = "".join(
         c if c.isprintable() or c in kept else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for c in said
+        for c in valid
     )
-    return html.escape(said)
+    return html.escape(valid)

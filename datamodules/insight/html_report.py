@@ -1,4 +1,4 @@
-"""A report as an HTML page, and as files: the page and its figures."""
+"""Write a report as an HTML page and PNG figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_of(report: Report) -> Page:
-    """The findings first, then what leads to them."""
+    """Return a report as a page: findings first, then tables, figures and facts."""
     page = Page(f"Data of {report.name}", report.counted())
     page.heading("Findings")
     page.findings(report.findings)
@@ -40,22 +40,22 @@ def save_report(report: Report, path: str | Path) -> list[Path]:
     """Write a report as one HTML file, and its figures beside it as PNG files.
 
     Args:
-        report: What an inspection saw.
-        path: A name that ends in ``.html``, or a folder, which gets ``report.html``; folders are
-            made.
+        report: The result of an inspection.
+        path: A file name that ends in ``.html``, or a folder for ``report.html``; created if
+            missing.
 
     Returns:
         The page, then the figures.
 
     Raises:
-        ValueError: If ``path`` is a file of another kind.
+        ValueError: If ``path`` is another kind of file.
     """
     place = Path(path).expanduser()
     page = place if place.suffix.lower() in (".html", ".htm") else place / "report.html"
     if page != place and place.suffix and place.exists() and not place.is_dir():
         raise ValueError(
-            f"a report is written to a folder or a file that ends in .html, got {str(path)!r}, "
-            "which is another file; give another name"
+            f"a report is written to a folder or a file that ends in .html, got the existing file "
+            f"{str(path)!r}; choose another name"
         )
     page.parent.mkdir(parents=True, exist_ok=True)
     stem = "" if page != place else f"{page.stem}-"

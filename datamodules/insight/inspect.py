@@ -1,4 +1,4 @@
-"""One look at a datamodule: facts by subject, and findings with what to do."""
+"""Inspect a datamodule: facts, tables, figures, and findings with remedies."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from datamodules.seeding.random_state import kept_random_state
 from .figures import drawings
 from .findings import LEVELS, Report
 from .overview_tables import sheets
-from .sample_trace import follow
-from .split_view import Looked, look
+from .sample_trace import trace
+from .split_view import SplitView, view_splits
 
 
 def inspect(
@@ -32,24 +32,23 @@ def inspect(
     figures: bool = False,
     progress: bool = False,
 ) -> Report:
-    """Look at the data of any datamodule; trains nothing and starts no worker process.
+    """Inspect the data of any datamodule, without training and without worker processes.
 
-    Contents are compared for all rows, texts and pixels in memory, for the first 4,000 image
-    files of a split (byte by byte; decoded, as far as 32 million pixels go) and for the first 256
-    samples of a dataset of your own.
+    Samples are compared by content: all rows, texts and pixels in memory; the first 4,000 image
+    files of a split by bytes, and up to 32 million of their pixels decoded; the first 256 samples
+    of other datasets.
 
     Args:
-        dm: Ours or any other LightningDataModule.
-        verify: Decode every image file, in threads, and compare all of them by their pixels.
-        strict: Let ``report.failed()`` count warnings too.
-        module: The model; its ``num_classes`` is held against the labels.
-        samples: False makes no sample and reads no image file: only what is known without is
-            looked at.
-        figures: Draw the data as well, for ``report.save(path)`` and for notebooks.
-        progress: Show a bar on the terminal while files are read.
+        dm: Any LightningDataModule.
+        verify: Decode every image file, in threads, and compare all of them by pixels.
+        strict: Make ``report.failed()`` count warnings too.
+        module: The model; its ``num_classes`` is compared with the labels.
+        samples: False makes no sample and reads no image file.
+        figures: Draw figures, for ``report.save(path)`` and for notebooks.
+        progress: Show a progress bar on the terminal.
 
     Returns:
-        :class:`Report`; ``report.failed()`` tells whether there are errors.
+        :class:`Report`; ``report.failed()`` is True if there are errors.
     """
     with kept_random_state():
         report, seen = _inspected(
@@ -67,9 +66,9 @@ def inspect(
 
 def _inspected(
     dm: L.LightningDataModule, *, verify: bool, module: Any, samples: bool, progress: bool
-) -> tuple[Report, dict[str, Looked]]:
+) -> tuple[Report, dict[str, SplitView]]:
     report = Report(type(dm).__name__)
-    seen, report.findings = look(dm, samples=samples)
+    seen, report.findings = view_splits(dm, samples=samples)
     classes = _given(dm, "classes")
     count = _given(module, "num_classes") or _given(getattr(module, "hparams", None), "num_classes")
     count = count or _given(dm, "num_classes")
@@ -77,7 +76,7 @@ def _inspected(
         count = len(classes)
     facts: dict[str, list[str]] = {"Splits": [], "First batches": []}
     found = report.findings
-    paths = [path for one in seen.values() for path in one.paths()] if verify and samples else []
+    paths = [path for one in seen.values() for path in one.paths] if verify and samples else []
     files = check_files(paths, progress=progress)
     found += split_findings(dm, seen, classes, facts["Splits"])
     if samples:
@@ -88,7 +87,7 @@ def _inspected(
     found += target_findings(dm, seen, count)
     found += transform_findings(seen, samples=samples)
     if samples:
-        report.steps = [step for s in ("train", "val") if s in seen for step in follow(dm, seen[s])]
+        report.steps = [step for s in ("train", "val") if s in seen for step in trace(dm, seen[s])]
         facts["Files"] = []
         if verify:
             found += file_findings(seen, files, facts["Files"])
@@ -101,5 +100,5 @@ def _inspected(
 def _given(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # a datamodule that cannot be read says so elsewhere
+    except Exception:  # a datamodule that cannot be read is reported elsewhere
         return None

@@ -1,4 +1,4 @@
-"""Tables of what an inspection looked at: the splits, their classes, their first batches."""
+"""Tables of a report: the splits, their classes, their first batches."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from datamodules.batches.nested import tensors_of
-from datamodules.figures.classes import class_counts
-from datamodules.figures.columns import listed_gaps, missing_shares
+from datamodules.figures.columns import percent
+from datamodules.figures.target_text import target_text
 
-from .sample_view import class_names, target_name
-from .split_view import Looked
+from .figures import class_counts, missing_shares
+from .split_view import SplitView, class_names
 
 MOST_ROWS = 200
 
 
 class Sheet(NamedTuple):
-    """A table in words.
+    """A table of texts.
 
     Attributes:
-        title: What it is of.
+        title: Title of the table.
         header: Names of the columns.
         rows: Cells, each row as long as the header.
-        left_out: Rows beyond those.
+        left_out: Number of further rows.
     """
 
     title: str
@@ -33,22 +33,25 @@ class Sheet(NamedTuple):
     left_out: int = 0
 
 
-def sheets(dm: Any, seen: Mapping[str, Looked]) -> list[Sheet]:
-    """Every table that applies to some splits."""
+def sheets(dm: Any, seen: Mapping[str, SplitView]) -> list[Sheet]:
+    """Return every table that the data allow."""
     if not seen:
         return []
     made = [_splits(dm, seen), _batches(dm, seen)]
     counted = class_counts(dm, seen)
     if counted is not None:
         made.append(_classes(*counted))
-    if gaps := missing_shares(dm, seen):
-        splits = next(iter(gaps.values()))
-        rows = [list(row) for row in listed_gaps(gaps)]
+    if missing := missing_shares(seen):
+        splits = next(iter(missing.values()))
+        rows = [
+            [name, *(f"{percent(100 * share)}%" for share in shares.values())]
+            for name, shares in missing.items()
+        ]
         made.append(_cut("Missing cells by column", ["column", *splits], rows))
     return made
 
 
-def _splits(dm: Any, seen: Mapping[str, Looked]) -> Sheet:
+def _splits(dm: Any, seen: Mapping[str, SplitView]) -> Sheet:
     counted = class_counts(dm, seen)
     whole = sum(map(len, seen.values()))
     header = ["split", "samples", "share"]
@@ -83,7 +86,7 @@ def _classes(names: list[str], counts: Mapping[str, Any]) -> Sheet:
     return _cut("Classes", header, rows)
 
 
-def _batches(dm: Any, seen: Mapping[str, Looked]) -> Sheet:
+def _batches(dm: Any, seen: Mapping[str, SplitView]) -> Sheet:
     header = ["split", "part", "shape", "dtype", "lowest", "highest", "MB", "first values"]
     rows = []
     for split, one in seen.items():
@@ -99,7 +102,7 @@ def _batches(dm: Any, seen: Mapping[str, Looked]) -> Sheet:
     return Sheet("First batches", header, rows)
 
 
-def _named(one: Looked) -> Iterator[tuple[str, Tensor]]:
+def _named(one: SplitView) -> Iterator[tuple[str, Tensor]]:
     fields = getattr(one.inputs, "_fields", None)
     if fields is None and isinstance(one.inputs, Mapping):
         fields = tuple(one.inputs)
@@ -110,11 +113,11 @@ def _named(one: Looked) -> Iterator[tuple[str, Tensor]]:
         yield "target", part
 
 
-def _first(dm: Any, one: Looked, target: Tensor) -> str:
+def _first(dm: Any, one: SplitView, target: Tensor) -> str:
     classes, scale = class_names(dm, one), getattr(dm, "target_scale", None)
     said = []
     for value in target[:4]:
-        name = target_name(value, classes, scale)
+        name = target_text(value, classes, scale)
         index = classes is not None and not value.ndim and not value.is_floating_point()
         # the name beside the index, where they differ
         said.append(f"{int(value)} {name}" if index and name != str(int(value)) else name)

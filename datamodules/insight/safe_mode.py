@@ -1,15 +1,11 @@
-"""The most conservative settings: what still fails with them is in the data, not in the loader."""
+"""The most conservative data settings: what still fails with them is a fault of the data."""
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import lightning as L
 
-from datamodules.adapters.dataset import WrappedDataset
 from datamodules.core.datamodule import DataModule
-from datamodules.images.dataset import ImageDataset
+from datamodules.core.inside import set_augmentation
 
 SAMPLES, BATCH = 100, 8
 
@@ -17,23 +13,23 @@ SAMPLES, BATCH = 100, 8
 def make_safe(dm: L.LightningDataModule, *, batch_size: int = BATCH) -> str:
     """Set a datamodule to no workers, no pinning, fixed order, small batches, no augmentation.
 
-    The datamodule is changed in place, before its loaders are built. Saved hyperparameters follow,
-    so that a checkpoint of a safe run says what it was.
+    The datamodule is changed in place, before its loaders are built. Its hyperparameters are
+    changed too, so that a checkpoint of a safe run records them.
 
     Args:
-        dm: One of this project's base; any other is refused, its loaders are its own.
-        batch_size: Of every split.
+        dm: A `DataModule`.
+        batch_size: Batch size of every split.
 
     Returns:
-        A line that says what was set and how to add it back.
+        A line with the new settings and how to restore the old ones.
 
     Raises:
-        ValueError: If ``dm`` is no :class:`DataModule`.
+        ValueError: If ``dm`` is not a `DataModule`.
     """
     if not isinstance(dm, DataModule):
         raise ValueError(
-            f"safe mode sets a DataModule's own options, {type(dm).__name__} builds its loaders "
-            "itself; give it num_workers=0, a batch size of 8 and no augmentation by hand"
+            f"safe mode sets the options of a DataModule, but {type(dm).__name__} builds its "
+            "loaders itself; set num_workers=0, a batch size of 8 and no augmentation there"
         )
     settings = {
         "num_workers": 0,
@@ -47,47 +43,20 @@ def make_safe(dm: L.LightningDataModule, *, batch_size: int = BATCH) -> str:
     dm.hparams.update(settings)
     dm.sampler, dm.loader_options = "sequential", {"pin_memory": False}
     without_augmentation(dm)
-    back = ", ".join(f"{n}={given[n]!r}" for n in settings if given[n] not in (settings[n], None))
+    old = ", ".join(f"{n}={given[n]!r}" for n in settings if given[n] not in (settings[n], None))
     return (
-        f"safe mode: no workers, no pinning, fixed order, batch_size={batch_size}, evaluation's "
-        "transform in training too, no MixUp; scripts/bisect_data.py adds one setting back at a "
-        f"time{f' (yours: {back})' if back else ''}"
+        f"safe mode: no workers, no pinning, fixed order, batch_size={batch_size}, the evaluation "
+        "transform in training too, no MixUp; scripts/bisect_data.py restores one setting at a "
+        f"time{f' (yours: {old})' if old else ''}"
     )
 
 
 def without_augmentation(dm: DataModule) -> None:
-    """Train samples get evaluation's transform, whatever the source."""
-    make = dm.dataset
-
-    def dataset(split: Any) -> Any:
-        data = make(split)
-        return plain_train(data, make("val")) if split == "train" else data
-
-    if hasattr(dm, "_parts") and callable(dm._parts):  # a stream is transformed by its loader
-        parts = dm._parts
-        dm.__dict__["_parts"] = lambda split, **given: parts(
-            "val" if split == "train" else split, **given
-        )
-    dm.__dict__["dataset"] = dataset
-    dm.__dict__["_mix"] = lambda: None
-    dm._datasets.pop("train", None)
+    """Give train samples the transform of evaluation, and no MixUp or CutMix."""
+    set_augmentation(dm, False)
+    set_mixing(dm, mixup=0.0, cutmix=0.0)
 
 
-def plain_train(train: Any, evaluated: Any) -> Any:
-    """A copy of a train dataset with the transform of another split's; the same if it has none."""
-    if evaluated is None or type(train) is not type(evaluated):
-        return train
-    data = copy.copy(train)
-    if isinstance(data, WrappedDataset):
-        data.parts = copy.copy(data.parts)
-        data.parts.transform = evaluated.parts.transform
-    elif hasattr(data, "transform") and hasattr(evaluated, "transform"):
-        data.transform = evaluated.transform
-    if isinstance(data, ImageDataset):  # the short ways are those of the transform
-        data._fast, data.normalizer = evaluated._fast, evaluated.normalizer
-    if getattr(data, "padding", 0) or getattr(data, "flip", False):  # PixelDataset
-        pad = data.padding
-        if pad:
-            data.pixels = data.pixels[..., pad:-pad, pad:-pad]
-        data.padding, data.flip = 0, False
-    return data
+def set_mixing(dm: DataModule, **alphas: float) -> None:
+    """Set the alpha of MixUp and CutMix, of sources that have them."""
+    dm.hparams.update({name: alpha for name, alpha in alphas.items() if name in dm.hparams})

@@ -1,4 +1,4 @@
-"""A report on the terminal: levels in words, by sign and by colour, and lines that align."""
+"""Print a report on the terminal, in aligned columns, with levels in words and colour."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
-    """Print a report; colours appear on a terminal alone, and say nothing that words do not.
+    """Print a report; colours only repeat what the words say.
 
     Args:
-        report: What :func:`~datamodules.insight.inspect` gave.
-        console: Where; None: standard output.
+        report: The result of :func:`~datamodules.insight.inspect`.
+        console: Where to print; None: standard output.
     """
     from rich.console import Console
 
@@ -43,13 +43,13 @@ def _lines(report: Report) -> list[Text]:
         lines += [Text(), Text(f"One {split} sample, step by step", style="bold")]
         lines += [Text(line) for line in aligned(steps)]
     if report.hardest is not None:
-        lines += [Text(), Text("What the model gets wrong", style="bold")]
+        lines += [Text(), Text("Errors of the model", style="bold")]
         lines.append(Text(str(report.hardest)))
     return lines
 
 
 def aligned(steps: Sequence[SampleStep]) -> list[str]:
-    """Steps in columns, those of short cells as wide as the widest.
+    """Return steps as lines in columns of up to 32 characters.
 
     Example:
         >>> for line in aligned([SampleStep("val", "read", "2 x 3", "uint8", "0 to 9")]):

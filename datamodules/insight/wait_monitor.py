@@ -1,4 +1,4 @@
-"""How long training steps wait for data: by the host's clock, or by the device's own events."""
+"""Measure how long training steps wait for data, by the host's clock or the device's events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock(Protocol):
     def mark(self) -> Any:
         """A moment; must not wait for the device."""
 
-    def normalizer(self) -> None:
+    def wait(self) -> None:
         """Wait until every moment marked so far has passed."""
 
     def seconds(self, start: Any, end: Any) -> float:
@@ -35,7 +35,7 @@ class HostClock:
         """Now."""
         return time.perf_counter()
 
-    def normalizer(self) -> None:
+    def wait(self) -> None:
         """The host never runs ahead of itself."""
 
     def seconds(self, start: float, end: float) -> float:
@@ -56,7 +56,7 @@ class DeviceClock:
         event.record()
         return event
 
-    def normalizer(self) -> None:
+    def wait(self) -> None:
         """Wait for what is queued; called once an epoch."""
         torch.cuda.synchronize()
 
@@ -148,7 +148,7 @@ class DataWaitMonitor(L.Callback):
         assert self._clock is not None
         if not self._marks:
             return
-        self._clock.normalizer()
+        self._clock.wait()
         self.waits = [max(0.0, self._clock.seconds(a, b)) for a, b, _ in self._marks]
         self.steps = [self._clock.seconds(b, c) for _, b, c in self._marks]
         total = max(sum(self.waits) + sum(self.steps), 1e-9)

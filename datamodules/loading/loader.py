@@ -84,6 +84,11 @@ class Loader(DataLoader[Any]):
         """Number of worker threads or processes."""
         return self.threads or self.num_workers
 
+    def close(self) -> None:
+        """End persistent workers now; others end with their iterator."""
+        end_workers(self._iterator)
+        self._iterator = None
+
     @property
     def _planned(self) -> ShardedBatchSampler | StreamPlace | None:
         """The sampler, if it knows the epoch."""

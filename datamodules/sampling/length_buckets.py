@@ -90,6 +90,12 @@ class LengthBuckets(Sampling):
         return _BucketPlan(lengths, bounds, sizes, drop_last=facts.drop_last)
 
 
+def length_bounds(sampler: object, lengths: Indices) -> Indices:
+    """Return the bucket bounds of a sampling strategy, else those of the default buckets."""
+    strategy = sampler if isinstance(sampler, LengthBuckets) else LengthBuckets()
+    return strategy.bounds(lengths)
+
+
 def pads_to_bound(sampler: Any) -> LengthBuckets | None:
     """Return the :class:`LengthBuckets` of a strategy with ``pad_to="bound"``, or None."""
     strategy = sampler.of if isinstance(sampler, Views) else sampler

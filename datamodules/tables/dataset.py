@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,15 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch, TabularInputs
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import ColumnValues, Trace
 from datamodules.readers.path_list import PathList
 
 from .column import Column
 from .features import Feature, one_hot_places
+
+if TYPE_CHECKING:
+    from .raw_rows import RawRows
 
 TargetKind = Literal["none", "class", "value"]
 WORD = 4
@@ -142,6 +147,7 @@ class RowDataset(Dataset[Any]):
         flat_target: Whether targets are (M,) instead of (M, T).
         one_hot: Encoder of category indices; None: inputs with categories are ``TabularInputs``.
         names: Names of the rows.
+        raw: The cells as written, for reports and figures.
     """
 
     is_random = False
@@ -153,9 +159,10 @@ class RowDataset(Dataset[Any]):
         flat_target: bool = False,
         one_hot: OneHot | None = None,
         names: RowNames | None = None,
+        raw: RawRows | None = None,
     ) -> None:
         self.packed, self.flat_target, self.one_hot = packed, flat_target, one_hot
-        self.names = names
+        self.names, self.raw = names, raw
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -167,6 +174,11 @@ class RowDataset(Dataset[Any]):
             return None
         labels: npt.NDArray[np.int64] = self.packed.views().target.astype(np.int64)
         return labels
+
+    @property
+    def regression_targets(self) -> npt.NDArray[np.float32] | None:
+        """(N, T) targets of a regression or flags of labels; None if targets are classes."""
+        return self.packed.views().target if self.packed.target == "value" else None
 
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Any = None) -> Any:
         """Return rows ``indices`` (M,) as one batch; ``seeds`` are not used."""
@@ -191,6 +203,45 @@ class RowDataset(Dataset[Any]):
     def describe(self, index: int) -> str:
         """Return the name of a row, for messages."""
         return f"row {index}" if self.names is None else self.names(index)
+
+    def sample(self, index: int) -> Sample:
+        """Return the cells of a row."""
+        return Sample(self.describe(index), cells=() if self.raw is None else self.raw.cells(index))
+
+    def files(self) -> list[str]:
+        """Return no paths: rows are not files."""
+        return []
+
+    def contents(self) -> Iterator[bytes]:
+        """Yield the encoded features of each row."""
+        width = WORD * (self.packed.numeric + self.packed.codes)
+        return (row[:width].tobytes() for row in self.packed.buffer.numpy())
+
+    input_transform = None
+
+    def with_transform_of(self, other: RowDataset) -> RowDataset:
+        """Return this dataset: rows have no transform."""
+        return self
+
+    def column_values(self) -> list[ColumnValues]:
+        """Return the cells of each feature column."""
+        return [] if self.raw is None else self.raw.column_values()
+
+    def missing_shares(self) -> dict[str, float]:
+        """Return the share of missing cells of each column."""
+        return {} if self.raw is None else self.raw.missing_shares()
+
+    def trace(self, index: int, *, batch_size: int = 1) -> Trace:
+        """Yield a row as written and as encoded, and its target."""
+        if self.raw is not None and self.packed.target != "none":
+            yield "row", self.raw.summary(index)
+            yield "target as written", self.raw.summary(index, self.raw.targets)
+            numeric, codes, _ = self.packed.gather(np.array([index]))
+            yield from self.raw.encoded(numeric[0], codes[0])
+            inputs, target = self[index]
+            if self.one_hot is not None:
+                yield "one-hot", inputs
+            yield "target", target
 
 
 def _first(inputs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,15 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.batch import Batch, TextInputs
+from datamodules.batches.dataset_interface import Sample
+from datamodules.batches.inspection_interface import Summary, Trace
 from datamodules.seeding.sample_seeds import Indices
 
+if TYPE_CHECKING:
+    from .raw_texts import RawTexts
+
 PaddingSide = Literal["right", "left"]
+MOST_SHOWN = 12  # tokens in a trace
 # Unsigned 16 and 32 bit tensors do not pickle, so the buffer is kept under the signed type.
 KEPT_AS = {np.dtype(np.uint16): np.int16, np.dtype(np.uint32): np.int32}
 
@@ -176,6 +182,7 @@ class TextDataset:
         padding_side: Side of the padding.
         describe: Returns the name of a row, for messages.
         widths: Allowed widths of a batch, ascending; None: the length of its longest text.
+        raw: The texts as written, for reports and figures.
 
     Example:
         >>> tokens = FlatRows(np.array([5, 6, 7], np.uint16), [0, 2, 3])
@@ -200,7 +207,9 @@ class TextDataset:
         padding_side: PaddingSide,
         describe: Callable[[int], str],
         widths: Indices | None = None,
+        raw: RawTexts | None = None,
     ) -> None:
+        self.raw = raw
         self.tokens, self.pad_id, self.padding_side = tokens, pad_id, padding_side
         # tensors are shared with workers
         self.rows = torch.from_numpy(rows)
@@ -249,3 +258,52 @@ class TextDataset:
     def describe(self, index: int) -> str:
         """Return file and line of a text."""
         return self._describe(int(self.rows[index]))
+
+    def sample(self, index: int) -> Sample:
+        """Return a text as written; a second text follows on a line of its own."""
+        texts = [] if self.raw is None else self.raw.texts_of(int(self.rows[index]))
+        return Sample(self.describe(index), text="\n".join(text for _, text in texts))
+
+    def files(self) -> list[str]:
+        """Return no paths: texts are compared by their tokens."""
+        return []
+
+    def contents(self) -> Iterator[bytes]:
+        """Yield the tokens of each text."""
+        return (self.tokens[row].tobytes() for row in self.rows.tolist())
+
+    input_transform = None
+
+    def with_transform_of(self, other: TextDataset) -> TextDataset:
+        """Return this dataset: texts have no transform."""
+        return self
+
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """Return (N,) whether each text lost its end at ``max_length``."""
+        cut = np.zeros(len(self.tokens), bool) if self.raw is None else self.raw.cut
+        chosen: npt.NDArray[np.bool_] = cut[self.rows.numpy()]
+        return chosen
+
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Return (N,) whether each text has no character."""
+        lengths = self.tokens.lengths() if self.raw is None else self.raw.texts.lengths()
+        empty: npt.NDArray[np.bool_] = lengths[self.rows.numpy()] == 0
+        return empty
+
+    def trace(self, index: int, *, batch_size: int = 1) -> Trace:
+        """Yield a text as written, its tokens and ids, and its padded row of a batch."""
+        row = int(self.rows[index])
+        if self.raw is not None:
+            yield from self.raw.trace(row, self.tokens[row])
+        ids = self.tokens[row]
+        more = f" and {len(ids) - MOST_SHOWN:,} more" if len(ids) > MOST_SHOWN else ""
+        shown = f"{', '.join(map(str, ids[:MOST_SHOWN].tolist()))}{more}"
+        yield "ids", Summary(f"{len(ids):,}", str(ids.dtype), shown)
+        count = min(batch_size, len(self) - index)
+        batch: Any = self.get_batch(np.arange(index, index + count))
+        inputs = batch if self.target is None else batch.inputs
+        width, tokens = inputs.input_ids.shape[1], int(inputs.attention_mask[0].sum())
+        shown = f"{tokens:,} tokens and {width - tokens:,} of padding, in a batch of {count}"
+        yield "padded", Summary(f"{width:,}", "int64", shown)
+        if self.target is not None:
+            yield "target", batch.target[0]

@@ -5,8 +5,9 @@ import torch
 from torch.utils.data import TensorDataset
 
 from datamodules import samples
-from datamodules.figures.classes import class_bars, class_counts, numbers_of, target_histogram
-from datamodules.insight.split_view import Looked, look
+from datamodules.figures.classes import class_bars, target_histogram
+from datamodules.insight.figures import class_counts, regression_targets
+from datamodules.insight.split_view import SplitView, view_splits
 
 
 def labels_of(axes):
@@ -22,7 +23,9 @@ def test_bars_are_shares_with_the_number_beside_and_differ_by_more_than_colour()
     assert first[0].get_hatch() != second[0].get_hatch()
     written = {text.get_text() for text in axes.texts}
     assert written == {"30", "10", "3", "none"}
-    assert drawing.text == "train: 2 classes of 10 to 30 samples; val: 1 classes of 0 to 3 samples"
+    assert (
+        drawing.text == "train: 2 classes with 10 to 30 samples; val: 1 classes with 0 to 3 samples"
+    )
 
 
 def test_many_classes_are_summed_up_in_a_line():
@@ -30,7 +33,7 @@ def test_many_classes_are_summed_up_in_a_line():
     drawing = class_bars([f"c{k}" for k in range(100)], {"train": counts})
     (axes,) = drawing.figure.axes
     assert labels_of(axes) == [f"c{k}" for k in (99, 98, 97, 96, 95, 94, 93, 92, 3, 2, 1, 0)]
-    assert "and 88 more of 5 to 92 samples in train" in [text.get_text() for text in axes.texts]
+    assert "and 88 more with 5 to 92 samples in train" in [text.get_text() for text in axes.texts]
 
 
 def test_names_of_any_length_lie_inside_the_figure():
@@ -46,7 +49,7 @@ def test_names_of_any_length_lie_inside_the_figure():
 
 def test_counts_of_several_labels_are_of_each_label():
     y = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).repeat(10, 1)
-    one = Looked("train", TensorDataset(torch.rand(20, 3), y), None, None)
+    one = SplitView("train", TensorDataset(torch.rand(20, 3), y))
     names, counts = class_counts(None, {"train": one})
     assert names == ["0", "1"]
     assert counts["train"].tolist() == [10, 20]
@@ -54,8 +57,8 @@ def test_counts_of_several_labels_are_of_each_label():
 
 def test_a_number_is_shown_in_its_own_units():
     dm = samples.diabetes()
-    seen, _ = look(dm)
-    values = numbers_of(dm, seen)
+    seen, _ = view_splits(dm)
+    values = regression_targets(dm, seen)
     every = np.concatenate([found[:, 0] for found in values.values()])
     assert sorted(every.round().tolist())[:2] == [25, 31]  # of the table
     drawing = target_histogram({s: v[:, 0] for s, v in values.items()}, "progression")

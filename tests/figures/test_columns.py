@@ -7,14 +7,9 @@ import torch
 from torch.utils.data import TensorDataset
 
 from datamodules import DatasetDataModule, TabularDataModule
-from datamodules.figures.columns import (
-    column_histograms,
-    column_values,
-    listed_gaps,
-    missing_bars,
-    missing_shares,
-)
-from datamodules.insight.split_view import look
+from datamodules.figures.columns import column_histograms, missing_bars, percent
+from datamodules.insight.figures import column_values, missing_shares
+from datamodules.insight.split_view import view_splits
 
 
 @pytest.fixture
@@ -35,13 +30,13 @@ def table(tmp_path):
     return TabularDataModule(path, "y")
 
 
-def test_cells_are_those_of_the_file_without_the_gaps(table):
-    seen, _ = look(table)
-    values = {column.name: column for column in column_values(table, seen["train"])}
+def test_cells_are_those_of_the_file_without_missing_values(table):
+    seen, _ = view_splits(table)
+    values = {column.name: column for column in column_values(seen["train"])}
     rows = table._parts["train"].rows
     assert sorted(values["whole"].numbers.tolist()) == sorted((rows + 1).tolist())
     assert len(values["half"].numbers) == sum((row + 1) % 4 != 0 for row in rows)
-    assert values["day $x$"].dated
+    assert values["day $x$"].is_date
     assert sum(values["色"].words.values()) == len(rows)
     drawing = column_histograms(list(values.values()))
     assert len(drawing.figure.axes) == 4
@@ -49,9 +44,9 @@ def test_cells_are_those_of_the_file_without_the_gaps(table):
     assert "day $x$ from 2024-01-01 to 2024-01-28" in drawing.text
 
 
-def test_gaps_are_shown_by_column_and_split(table):
-    seen, _ = look(table)
-    shares = missing_shares(table, seen)
+def test_missing_cells_are_shown_by_column_and_split(table):
+    seen, _ = view_splits(table)
+    shares = missing_shares(seen)
     assert list(shares) == ["half"]
     assert list(shares["half"]) == ["train", "val", "test"]
     rows = table._parts["val"].rows
@@ -59,11 +54,11 @@ def test_gaps_are_shown_by_column_and_split(table):
     drawing = missing_bars(shares)
     hatches = {container[0].get_hatch() for container in drawing.figure.axes[0].containers}
     assert len(hatches) == 3
-    assert next(iter(listed_gaps({"a": {"train": 0.004, "val": 0.5}}))) == ("a", "0.4%", "50%")
+    assert (percent(0.4), percent(50)) == ("0.4", "50")
 
 
 def test_rows_of_ones_own_dataset_are_columns_by_number():
     dm = DatasetDataModule(TensorDataset(torch.rand(40, 3), torch.arange(40) % 2))
-    seen, _ = look(dm)
-    values = column_values(dm, seen["train"])
+    seen, _ = view_splits(dm)
+    values = column_values(seen["train"])
     assert [column.name for column in values] == ["0", "1", "2"]

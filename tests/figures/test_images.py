@@ -7,14 +7,10 @@ from PIL import Image
 from torchvision import transforms as T
 
 from datamodules import ImageFolderDataModule
-from datamodules.figures.images import (
-    augmentation_grid,
-    batch_images,
-    image_sizes,
-    transform_scale,
-    viewable,
-)
-from datamodules.insight.split_view import Looked
+from datamodules.figures.images import viewable
+from datamodules.images.transform_steps import normalization_of
+from datamodules.insight.figures import draw_augmentation, draw_sizes
+from datamodules.insight.split_view import SplitView
 
 HALF = [0.5, 0.5, 0.5]
 
@@ -31,7 +27,7 @@ def folder(tmp_path):
 
 
 def split_of(dm, split="train"):
-    return Looked(split, getattr(dm, f"{split}_dataset"), None, dm.preview(split))
+    return SplitView(split, getattr(dm, f"{split}_dataset"), None, dm.preview(split))
 
 
 def cells(drawing):
@@ -41,7 +37,7 @@ def cells(drawing):
 def test_a_row_holds_the_original_and_the_draws_of_each_epoch(folder):
     dm = ImageFolderDataModule(folder, image_size=16, num_workers=0, seed=3)
     one = split_of(dm)
-    grid = augmentation_grid(dm, one, samples=2, draws=3)
+    grid = draw_augmentation(dm, one, samples=2, draws=3)
     shown = cells(grid)
     assert len(shown) == 2 * 4
     first = int(np.unique(one.labels(), return_index=True)[1][0])
@@ -55,27 +51,27 @@ def test_a_row_holds_the_original_and_the_draws_of_each_epoch(folder):
             image = batch.inputs[keys.indices.tolist().index(first)]
     mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (dm.normalizer.mean, dm.normalizer.std))
     assert np.allclose(shown[2], (image * std + mean).permute(1, 2, 0).numpy(), atol=1e-5)
-    assert "the draws of a sample differ" in grid.text
+    assert "the transform is random" in grid.text
 
 
-def test_a_fixed_transform_is_said_to_be_fixed(folder):
+def test_a_fixed_transform_is_reported_as_fixed(folder):
     dm = ImageFolderDataModule(folder, image_size=16, num_workers=0)
-    grid = augmentation_grid(dm, split_of(dm, "val"), samples=3, draws=2)
-    assert "nothing is random" in grid.text
+    grid = draw_augmentation(dm, split_of(dm, "val"), samples=3, draws=2)
+    assert "the transform is not random" in grid.text
     assert grid.png().startswith(b"\x89PNG")
 
 
-def test_a_users_normalisation_is_undone(folder):
+def test_a_users_normalization_is_undone(folder):
     steps = T.Compose([T.Resize((8, 8)), T.ToTensor(), T.Normalize(HALF, HALF)])
     dm = ImageFolderDataModule(folder, num_workers=0, train_transform=steps, eval_transform=steps)
     one = split_of(dm)
-    scale = transform_scale(one)
+    scale = normalization_of(one.transform)
     assert torch.equal(scale[0], torch.tensor(HALF))
-    shown = cells(augmentation_grid(dm, one, samples=1, draws=1))[1]
+    shown = cells(draw_augmentation(dm, one, samples=1, draws=1))[1]
     index = int(np.unique(one.labels(), return_index=True)[1][0])
     own = (one.dataset[index][0] * 0.5 + 0.5).permute(1, 2, 0).numpy()
     assert np.allclose(shown, own, atol=1e-5)
-    drawn = batch_images(dm, one, most=1).axes[0].images[0].get_array()
+    drawn = dm.plot(one.split, most=1).axes[0].images[0].get_array()
     assert np.allclose(drawn, (one.inputs[0] * 0.5 + 0.5).permute(1, 2, 0).numpy(), atol=1e-5)
 
 
@@ -107,6 +103,6 @@ def test_sizes_are_those_of_the_files_turned_as_they_are_shown(folder):
     dm = ImageFolderDataModule(
         folder, image_size=16, num_workers=0, val_split=0.0, test_split=0.0, on_error="skip"
     )
-    drawing = image_sizes(dm, {"train": Looked("train", dm.train_dataset, None, None)})
+    drawing = draw_sizes({"train": SplitView("train", dm.train_dataset)})
     assert drawing.text.startswith("widths from 10 to 30, heights from 20 to 40")
-    assert image_sizes(dm, {}) is None
+    assert draw_sizes({}) is None

@@ -11,7 +11,9 @@ from PIL import Image
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from datamodules.images.dataset import ImageDataset, PixelDataset, predict_sources
+from datamodules.images.dataset import ImageDataset
+from datamodules.images.in_memory import PixelDataset
+from datamodules.images.sources import predict_sources
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.sample_seeds import draw_integers
 

@@ -15,7 +15,7 @@ from PIL import Image
 from datamodules import ImageFolderDataModule, samples
 from datamodules.insight import Finding, Report, inspect
 from datamodules.insight.overview_tables import sheets
-from datamodules.insight.split_view import look
+from datamodules.insight.split_view import view_splits
 
 NASTY = "<b>&\"'$x$ 猫"
 
@@ -107,7 +107,7 @@ def in_chromium(page, profile):
 
 def test_the_tables_say_what_each_split_holds():
     dm = samples.wine(batch_size=8)
-    seen, _ = look(dm)
+    seen, _ = view_splits(dm)
     made = {sheet.title: sheet for sheet in sheets(dm, seen)}
     counts = dict(zip(dm.class_counts, dm.classes, strict=True))
     ends = [f"{k} ({counts[k]})" for k in (min(counts), max(counts))]

@@ -18,10 +18,11 @@ from datamodules import (
     TabularDataModule,
     TextDataModule,
 )
-from datamodules.images.dataset import PixelDataset
+from datamodules.images.in_memory import PixelDataset
+from datamodules.images.transform_steps import steps_in_order
 from datamodules.insight import SampleStep, inspect
-from datamodules.insight.sample_trace import SEED, follow, in_turn, saw
-from datamodules.insight.split_view import Looked
+from datamodules.insight.sample_trace import SEED, summarize, trace
+from datamodules.insight.split_view import SplitView
 from datamodules.insight.terminal_report import aligned
 from datamodules.seeding.random_state import kept_random_state, seed_all
 
@@ -36,7 +37,7 @@ def followed(dm, split="train"):
     return [step for step in inspect(dm).steps if step.split == split]
 
 
-def test_a_image_is_followed_from_the_file_to_the_batch(tmp_path):
+def test_an_image_is_followed_from_the_file_to_the_batch(tmp_path):
     steps = followed(folder(tmp_path))
     assert [step.step for step in steps] == [
         "file", "decode", "Resize", "RandomCrop", "RandomHorizontalFlip", "sample", "normalize",
@@ -72,14 +73,14 @@ def test_the_steps_one_by_one_make_the_datasets_own_sample(tmp_path, transform):
         data[0]
         seed_all(SEED)
         row = data[0][0]
-    steps = [s for s in follow(dm, Looked("train", data, None, None)) if s.step == "sample"]
-    assert steps == [saw("train", "sample", row)]
+    steps = [s for s in trace(dm, SplitView("train", data)) if s.step == "sample"]
+    assert steps == [SampleStep("train", "sample", *summarize(row))]
 
 
 def test_what_a_random_step_holds_is_not_run_on_its_own():
     inner = T.RandomApply([T.RandomRotation(30)])
-    assert in_turn(T.Compose([inner, T.Compose([T.ToTensor()])]))[0] is inner
-    assert len(in_turn(T.RandomChoice([T.ToTensor(), T.ToTensor()]))) == 1
+    assert steps_in_order(T.Compose([inner, T.Compose([T.ToTensor()])]))[0] is inner
+    assert len(steps_in_order(T.RandomChoice([T.ToTensor(), T.ToTensor()]))) == 1
 
 
 class Images(Dataset):
@@ -135,7 +136,7 @@ def test_the_step_that_fails_says_why_and_is_the_last(tmp_path):
 def test_images_in_memory_are_shifted_and_flipped():
     data = PixelDataset(torch.arange(48).view(1, 3, 4, 4).to(torch.uint8), torch.zeros(1).long())
     data.padding, data.flip = 0, True
-    steps = follow(None, Looked("train", data, None, None))
+    steps = trace(None, SplitView("train", data))
     assert [(step.step, step.values) for step in steps] == [
         ("pixels", "0 to 47"),
         ("flip", "0 to 47"),
@@ -149,12 +150,12 @@ def test_a_row_is_shown_as_written_and_as_encoded(tmp_path):
         csv.writer(file).writerows([["size", "kind", "y"], *rows])
     steps = {step.step: step for step in followed(TabularDataModule(path, "y"))}
     assert list(steps) == [
-        "row", "target as written", "numbers", "codes", "target",
+        "row", "target as written", "numbers", "category indices", "target",
     ]  # fmt: skip
     assert steps["row"].values == "size=0, kind=x"
     assert steps["target as written"].values == "y=yes"
     assert steps["numbers"].values.startswith("size -1.")
-    assert steps["codes"].values.startswith("kind 2 ")
+    assert steps["category indices"].values.startswith("kind 2 ")
     assert steps["target"].values == "1 (yes)"
 
 
@@ -185,9 +186,9 @@ def test_a_brought_dataset_is_followed_through_load_and_transform():
     assert steps[3][2:4] == ("3", "float32")
 
 
-def test_streams_and_empty_splits_have_no_sample_to_follow():
-    assert follow(None, Looked("val", iter(()), None, None)) == []
-    assert follow(None, Looked("val", TensorDataset(torch.zeros(0, 2)), None, None)) == []
+def test_streams_and_empty_splits_have_no_sample_to_trace():
+    assert trace(None, SplitView("val", iter(()))) == []
+    assert trace(None, SplitView("val", TensorDataset(torch.zeros(0, 2)))) == []
 
 
 def test_steps_are_printed_in_columns():

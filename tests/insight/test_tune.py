@@ -17,13 +17,12 @@ from torch.utils.data import TensorDataset
 import tune_loader
 from datamodules import DatasetDataModule, ImageFolderDataModule
 from datamodules.insight.tuning import batch_size_search as batch_search
-from datamodules.insight.tuning import stage_timing as stages
 from datamodules.insight.tuning import trials
 from datamodules.insight.tuning import worker_search as search
-from datamodules.insight.tuning.batch_size_search import SizeTrial, largest_batch, search_batch_size
+from datamodules.insight.tuning.batch_size_search import SizeTrial, search_batch_size
 from datamodules.insight.tuning.stage_timing import stage_sentence, time_stages
 from datamodules.insight.tuning.trials import Setting, Trial, kinds_of_workers
-from datamodules.insight.tuning.tune import said, size_sentence, tune
+from datamodules.insight.tuning.tune import explain, size_sentence, tune
 from datamodules.settings.cpu_count import usable_cores
 
 
@@ -67,11 +66,11 @@ def test_data_in_memory_want_no_workers(tmp_path, monkeypatch):
 def test_the_side_that_waits_is_named():
     dm = DatasetDataModule(TensorDataset(torch.zeros(40, 3), torch.arange(40) % 2))
     trial = Trial(Setting(2, 2), rates=[1000.0])
-    assert said(dm, trial, 12, {"read": 1.0}, 0.0304)[-1] == (
+    assert explain(dm, trial, 12, {"read": 1.0}, 0.0304)[-1] == (
         "the loader needs 12.0 ms, the step 30.4 ms: the model is the bottleneck, 2 workers are "
         "enough"
     )
-    assert said(dm, trial, 12, {"read": 1.0}, 0.004)[-1].endswith("the loader is the bottleneck")
+    assert explain(dm, trial, 12, {"read": 1.0}, 0.004)[-1].endswith("the loader is the bottleneck")
 
 
 def test_a_slow_transform_is_found_as_the_stage_that_takes_most(tmp_path):
@@ -82,21 +81,6 @@ def test_a_slow_transform_is_found_as_the_stage_that_takes_most(tmp_path):
     found = time_stages(folder(tmp_path, train_transform=slow), samples=4)
     assert found["transform"] >= 0.02
     assert stage_sentence(found).startswith("transform takes")
-
-
-def test_the_largest_batch_is_the_last_before_memory_ends():
-    sizes = []
-
-    def fits(size):
-        sizes.append(size)
-        if size > 100:
-            raise torch.OutOfMemoryError("simulated")
-
-    assert largest_batch(fits, start=8, limit=10_000) == 64
-    assert sizes == [8, 16, 32, 64, 128]
-    assert largest_batch(fits, start=8, limit=40) == 32
-    with pytest.raises(RuntimeError, match="does not fit"):
-        largest_batch(fits, start=128, limit=1000)
 
 
 def test_a_larger_batch_that_does_not_pay_is_not_taken(monkeypatch):
@@ -124,7 +108,25 @@ def test_on_an_accelerator_the_largest_that_fits_is_taken(monkeypatch):
     size, tried = search_batch_size(dm, torch.nn.Linear(3, 2), accelerator="cuda")
     assert size == 256
     assert tried[-1] == SizeTrial(512, None)
-    assert size_sentence(size, tried).endswith("at 512 memory ends")
+    assert size_sentence(size, tried).endswith("512 is out of memory")
+    assert [t.batch_size for t in tried] == [8, 16, 32, 64, 128, 256, 512]
+
+
+def test_the_largest_batch_leaves_three_in_an_epoch(monkeypatch):
+    monkeypatch.setattr(batch_search, "step_seconds", lambda dm, module, *, accelerator: 0.02)
+    dm = DatasetDataModule(TensorDataset(torch.zeros(150, 3), torch.arange(150) % 2))
+    size, tried = search_batch_size(dm, torch.nn.Linear(3, 2), accelerator="cuda")
+    assert size == tried[-1].batch_size == 32
+
+
+def test_a_model_that_fits_no_batch_is_refused(monkeypatch):
+    def step(dm, module, *, accelerator):
+        raise torch.OutOfMemoryError("simulated")
+
+    monkeypatch.setattr(batch_search, "step_seconds", step)
+    dm = DatasetDataModule(TensorDataset(torch.zeros(150, 3), torch.arange(150) % 2))
+    with pytest.raises(RuntimeError, match="does not fit"):
+        search_batch_size(dm, torch.nn.Linear(3, 2), accelerator="cuda")
 
 
 def test_a_batch_size_that_cannot_be_searched_is_refused():
@@ -189,10 +191,10 @@ def test_the_copy_to_a_device_is_timed_where_there_is_one(tmp_path, monkeypatch)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu"))
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: time.sleep(0.01))
-    monkeypatch.setattr(stages, "pin_memory", lambda batch: copied.append(batch) or batch)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: copied.append(self) or self)
     found = time_stages(folder(tmp_path), samples=4)
     assert found["transfer"] >= 0.01 / 4
-    assert len(copied[0][1]) == 4
+    assert len(copied[1]) == 4
     assert "pin_memory" in stage_sentence({**found, "transfer": 1.0})
 
 

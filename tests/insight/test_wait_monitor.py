@@ -110,7 +110,7 @@ class Simulated:
     def mark(self) -> float:  # an event passes when what was queued before it is done
         return max(self.now, self.free)
 
-    def normalizer(self) -> None:
+    def wait(self) -> None:
         self.now = max(self.now, self.free)
 
     def seconds(self, start: float, end: float) -> float:

@@ -129,7 +129,7 @@ def test_memory_of_a_batch_is_reported():
     images = np.zeros((16, 3, 100, 100), np.float32)
     dm = DatasetDataModule(torch.utils.data.TensorDataset(torch.from_numpy(images)), batch_size=8)
     facts = inspect(dm).sections["First batches"]
-    assert f"train: {8 * 3 * 100 * 100 * 4 / 1e6:.2f} MB a batch" in facts
+    assert f"train: {8 * 3 * 100 * 100 * 4 / 1e6:.2f} MB per batch" in facts
 
 
 def test_every_field_of_a_batch_moves_to_the_device():

@@ -12,7 +12,7 @@ from made_images import encode
 from PIL import Image, JpegImagePlugin
 from script_runs import CPU, as_if_alone, fit  # noqa: F401 - a fixture that is there by being known
 
-from datamodules.images.dataset import PixelDataset
+from datamodules.images.in_memory import PixelDataset
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.images.packs.jpegtran import jpegtran
 from datamodules.images.packs.writer import write_pack

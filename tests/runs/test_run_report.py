@@ -51,7 +51,7 @@ def test_the_report_is_optional_and_shows_val_without_a_test_split(images):
     assert run(*images, "--max_epochs", 1, "--data.test_split", 0) == 0
     text = Path("runs/image_folder-2/report.html").read_text(encoding="utf-8")
     assert "Val (there is no test split), best checkpoint" in text
-    assert "What the model gets wrong in val" in text
+    assert "Errors of the model in val" in text
 
 
 def test_the_report_of_a_run_can_be_written_later_with_the_same_or_other_data(images, capfd):
@@ -62,7 +62,7 @@ def test_the_report_of_a_run_can_be_written_later_with_the_same_or_other_data(im
     said = capfd.readouterr().out
     assert "12 test samples, " in said
     page = read_page(Path("look/report.html").read_text(encoding="utf-8"))
-    assert "What the model gets wrong in test" in page.text
+    assert "Errors of the model in test" in page.text
     root = next(a for a in images if a.startswith("--data.root"))
     given = ["--data", "ImageFolderDataModule", root, "--data.image_size=8", "--data.mode=L"]
     assert inspect_data.main([*given, "--data.test_split=0", "--ckpt_path", best]) == 0

@@ -1,4 +1,4 @@
-"""The first batch of each split: shapes, dtypes, ranges, padding, and values no net expects."""
+"""Check the first batch of each split: shapes, dtypes, ranges, padding, unusual values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from torch import Tensor
 from datamodules.batches.batch import TextInputs
 from datamodules.batches.nested import tensors_of
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 from datamodules.tables.dataset import RowDataset
+from datamodules.tables.encode import EncodingCounts
+from datamodules.texts.dataset import TextDataset
 
 
 def batch_findings(
-    dm: Any, seen: Mapping[str, Looked], facts: list[str], classes: Sequence[str] | None = None
+    dm: Any, seen: Mapping[str, SplitView], facts: list[str], classes: Sequence[str] | None = None
 ) -> Iterator[Finding]:
-    """Look at the first batches; ``facts`` takes the lines for a person."""
+    """Check the first batches; lines of facts are appended to ``facts``."""
     for split, one in seen.items():
         if one.batch is None:
             continue
         whole = sum(t.numel() * t.element_size() for t in tensors_of(one.batch))
-        facts.append(f"{split}: {whole / 1e6:.2f} MB a batch")
+        facts.append(f"{split}: {whole / 1e6:.2f} MB per batch")
         facts += [f"{split} input {said(t)}" for t in tensors_of(one.inputs)]
         facts += [f"{split} target {said(t)}" for t in tensors_of(one.target)]
         if (named := labelled(one.target, classes)) is not None:
@@ -41,11 +43,11 @@ def batch_findings(
     yield from _sizes(seen)
     if "train" in seen and isinstance(seen["train"].dataset, RowDataset):
         yield from _columns(dm, seen)
-    yield from _texts(dm, seen, facts)
+    yield from _texts(seen, facts)
 
 
 def said(tensor: Tensor) -> str:
-    """Shape, dtype and range of a tensor in one line."""
+    """Return shape, dtype and range of a tensor in one line."""
     shape = " x ".join(map(str, tensor.shape))
     if not tensor.numel():
         return f"({shape}) {tensor.dtype}, empty"
@@ -54,7 +56,7 @@ def said(tensor: Tensor) -> str:
 
 
 def labelled(target: Any, classes: Sequence[str] | None, most: int = 8) -> str | None:
-    """The first labels of a batch with their names; None where targets are no classes.
+    """Return the first labels of a batch with their names; None if targets are not classes.
 
     Example:
         >>> labelled(torch.tensor([1, 0]), ["ash", "birch"])
@@ -65,24 +67,24 @@ def labelled(target: Any, classes: Sequence[str] | None, most: int = 8) -> str |
         return None
     known = range(len(classes))
     first = target[:most].tolist()
-    return ", ".join(f"{k} {classes[k]}" if k in known else f"{k} of no class" for k in first)
+    return ", ".join(f"{k} {classes[k]}" if k in known else f"{k} without a class" for k in first)
 
 
 def _values(split: str, inputs: Any) -> Iterator[Finding]:
     for tensor in tensors_of(inputs):
         if tensor.dtype == torch.float64:
-            text = f"{split} inputs are float64, nets are float32"
+            text = f"{split} inputs are float64, models are float32"
             yield Finding("warning", "float64", text, "convert them by .float()")
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             count = int((~torch.isfinite(tensor)).sum())
             text = f"{count} values of the first {split} batch are NaN or infinite"
-            yield Finding("error", "non-finite", text, "fill or remove them before training")
+            yield Finding("error", "non-finite", text, "impute or remove them before training")
     first = next(tensors_of(inputs), None)
     if first is not None and first.ndim and len(first) > 3 and first.is_floating_point():
         same = all(bool((t == t[:1]).all()) for t in tensors_of(inputs))
         if same:
             text = f"all {len(first)} samples of the first {split} batch are equal"
-            remedy = "check that the dataset reads the index it is asked for"
+            remedy = "check that the dataset uses its index"
             yield Finding("error", "constant-inputs", text, remedy)
 
 
@@ -93,19 +95,19 @@ def _images(split: str, inputs: Any) -> Iterator[Finding]:
         text = f"{split} images are {tuple(inputs.shape)}: channels come last"
         yield Finding("error", "channels-last", text, "permute to (N, C, H, W)")
     if inputs.dtype == torch.uint8:
-        text = f"{split} images reach the net as uint8"
-        yield Finding("error", "values-raw", text, "convert to float and normalise")
+        text = f"{split} images reach the model as uint8"
+        yield Finding("error", "values-raw", text, "convert to float and normalize")
         return
     low, high = float(inputs.min()), float(inputs.max())
     if high > 30:
-        text = f"{split} images reach from {low:.3g} to {high:.3g}; nets expect about -3 to 3"
+        text = f"{split} images range from {low:.3g} to {high:.3g}; models expect about -3 to 3"
         yield Finding("error", "values-raw", text, "scale to 0..1 (ToTensor), then Normalize")
     elif low >= 0 and 0 < high <= 1:
-        text = f"{split} images reach from {low:.3g} to {high:.3g}: they were not normalised"
+        text = f"{split} images range from {low:.3g} to {high:.3g}: they are not normalized"
         yield Finding("warning", "normalize-missing", text, "add Normalize(mean, std) as last step")
 
 
-def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _sizes(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     train = seen["train"].inputs if "train" in seen else None
     for split in ("val", "test"):
         other = seen[split].inputs if split in seen else None
@@ -117,10 +119,10 @@ def _sizes(seen: Mapping[str, Looked]) -> Iterator[Finding]:
             yield Finding("warning", "size-differs", text, remedy)
         if train.dtype != other.dtype:
             text = f"train inputs are {train.dtype}, {split} {other.dtype}"
-            yield Finding("error", "dtype-differs", text, "end both transforms alike")
+            yield Finding("error", "dtype-differs", text, "end both transforms with the same step")
 
 
-def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _columns(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     data: RowDataset = seen["train"].dataset
     labels = data.targets
     numeric, codes, target = data.packed.gather(np.arange(len(data)))
@@ -134,7 +136,7 @@ def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
             pairs, values = len(torch.unique(column * k + classes)), len(torch.unique(column))
             if k > 1 and pairs == values and 1 < values <= 2 * k + 2:
                 name = words[place] if place < len(words) else f"number {place}"
-                text = f"column {name!r} tells the target in all {len(data):,} train rows"
+                text = f"column {name!r} determines the target in all {len(data):,} train rows"
                 remedy = f"if it is not known at prediction, pass drop=[{name!r}]"
                 yield Finding("warning", "target-leak", text, remedy)
     elif target is not None and numeric.numel() and target.shape[1] == 1 and len(data) > 2:
@@ -142,31 +144,30 @@ def _columns(dm: Any, seen: Mapping[str, Looked]) -> Iterator[Finding]:
         numbers = [f["name"] for f in features if f.get("kind") == "numeric"]
         for place in torch.nonzero(both > 0.99999).flatten().tolist():
             name = numbers[place] if place < len(numbers) else f"number {place}"
-            text = f"column {name!r} is the target up to scale"
+            text = f"column {name!r} is proportional to the target"
             yield Finding("warning", "target-leak", text, f"pass drop=[{name!r}]")
     for split in ("val", "test"):
-        for name, count in dm.unseen_counts(split).items() if split in seen else ():
-            cells = dm._counts[split].cells[name] / max(1, len(seen[split]))
+        raw = seen[split].dataset.raw if split in seen else None
+        counts = EncodingCounts({}, {}, {}) if raw is None else raw.counts
+        for name, count in counts.unseen.items():
+            cells = counts.cells[name] / max(1, len(seen[split]))
             level: Any = "warning" if cells > 0.2 else "note"
-            text = f"{split} column {name!r} holds {count} values that train lacks ({cells:.0%})"
-            remedy = "all share one code: check the split, or drop a column of identifiers"
+            text = f"{split} column {name!r} has {count} values that are not in train ({cells:.0%})"
+            remedy = "all become category index 1: check the split, or drop a column of identifiers"
             yield Finding(level, "unseen-values", text, remedy)
 
 
-def _texts(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> Iterator[Finding]:
-    if not isinstance(getattr(dm, "_rows", None), dict) or not hasattr(dm, "truncated"):
-        return
-    for split, count in dm.truncated.items():
-        if split in seen and count:
-            share = count / len(seen[split])
-            facts.append(f"{split}: {count:,} texts cut ({share:.1%})")
+def _texts(seen: Mapping[str, SplitView], facts: list[str]) -> Iterator[Finding]:
+    texts = {s: one.dataset for s, one in seen.items() if isinstance(one.dataset, TextDataset)}
+    for split, data in texts.items():
+        if count := int(data.truncated().sum()):
+            share = count / len(data)
+            facts.append(f"{split}: {count:,} texts truncated ({share:.1%})")
             level: Any = "warning" if share > 0.5 else "note"
-            text = f"{count:,} of {len(seen[split]):,} {split} texts lose their end"
+            text = f"{count:,} of {len(seen[split]):,} {split} texts are truncated"
             yield Finding(level, "truncated", text, "raise max_length")
-    for split in seen:
-        part, rows = dm._rows[split]
-        empty = int((dm._tables[part].texts.lengths()[rows] == 0).sum())
-        if empty:
-            level = "warning" if empty > 0.01 * len(rows) else "note"
-            text = f"{empty:,} of {len(rows):,} {split} texts are empty"
-            yield Finding(level, "empty-texts", text, "remove them or fill them in")
+    for split, data in texts.items():
+        if empty := int(data.empty().sum()):
+            level = "warning" if empty > 0.01 * len(data) else "note"
+            text = f"{empty:,} of {len(data):,} {split} texts are empty"
+            yield Finding(level, "empty-texts", text, "remove them or add their text")

@@ -1,4 +1,4 @@
-"""Every file of an image source: damaged, empty, misnamed, and passed over by its reader."""
+"""Check image files: damaged, empty, misnamed, and not listed by their reader."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from datamodules.adapters.user_samples import listed_files
+from datamodules.image_folder import ImageFolderDataModule
 from datamodules.images.decode.decode import decode_pixels
 from datamodules.images.decode.pillow_state import quiet
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked, digest, folder_of
+from datamodules.insight.split_view import SplitView, digest, folder_of, innermost
 from datamodules.readers.folders import CLUTTER, IMAGE_SUFFIXES
 from datamodules.settings.cpu_count import usable_cores
 
@@ -89,11 +91,11 @@ def check_file(path: str) -> FileSeen:
 
 
 def file_findings(
-    seen: Mapping[str, Looked], files: Mapping[str, FileSeen], facts: list[str]
+    seen: Mapping[str, SplitView], files: Mapping[str, FileSeen], facts: list[str]
 ) -> Iterator[Finding]:
     """Say what :func:`check_files` told; ``facts`` takes every name."""
     for split, one in seen.items():
-        paths = one.paths()
+        paths = one.paths
         if not paths:
             continue
         facts.append(f"{split}: all {len(paths):,} files were read")
@@ -133,14 +135,14 @@ def _misnamed(path: str, kind: str) -> bool:
     return bool(kind) and ENDINGS.get(Path(path).suffix.lower(), kind) != kind
 
 
-def skipped_findings(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> Iterator[Finding]:
+def skipped_findings(dm: Any, seen: Mapping[str, SplitView], facts: list[str]) -> Iterator[Finding]:
     """Files that batches lack: those that could not be read, and those that were never listed."""
     bad = getattr(dm, "bad_files", None)
     if isinstance(bad, Mapping) and bad:
         facts += [f"skipped: {reason}" for reason in bad.values()]
         said = f"{len(bad)} files cannot be read and are left out of their batches: "
         said += "; ".join([*bad.values()][:3]) + "; ..." * (len(bad) > 3)
-        yield Finding("warning", "skipped-files", said, "mend or remove them")
+        yield Finding("warning", "skipped-files", said, "fix or remove them")
     for reader, root, listed in _readers(dm, seen):
         lost = list(passed_over(root, listed))
         if not lost:
@@ -152,15 +154,17 @@ def skipped_findings(dm: Any, seen: Mapping[str, Looked], facts: list[str]) -> I
         yield Finding("warning", "skipped-files", said, remedy)
 
 
-def _readers(dm: Any, seen: Mapping[str, Looked]) -> Iterator[tuple[str, Path, set[str] | None]]:
+def _readers(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[tuple[str, Path, set[str] | None]]:
     """Who listed which folder, and what of it; None: all that has an image's ending."""
-    roots = getattr(dm, "_found_in", None)
-    if isinstance(roots, list) and dm.hparams.get("table") is None:
-        yield from ((type(dm).__name__, Path(root), None) for root in roots)
+    if isinstance(dm, ImageFolderDataModule) and dm.hparams["table"] is None:
+        given = [dm.hparams[name] for name in ("root", "val_path", "test_path")]
+        for root in (r for part in given for r in (part if isinstance(part, list) else [part])):
+            if root is not None:
+                yield type(dm).__name__, Path(root).expanduser(), None
     done: dict[Path, set[str]] = {}
     for one in seen.values():
         if (root := folder_of(one.dataset)) is not None:
-            done.setdefault(root, set()).update(one.listed())
+            done.setdefault(root, set()).update(listed_files(innermost(one.dataset)))
     yield from (("its ImageFolder", root, listed) for root, listed in done.items())
 
 

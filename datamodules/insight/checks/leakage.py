@@ -1,4 +1,4 @@
-"""Content shared between the splits: the same image, row or text in two, or under two labels."""
+"""Check for leakage: the same image, row or text in two splits, or under two labels."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from datamodules.images.dataset import ImageDataset, PixelDataset
+from datamodules.core.plotting import is_image_batch
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 
 from .file_findings import FileSeen
 from .near_duplicates import merge_by_pixels, near_findings
 
 
 def shared_findings(
-    seen: Mapping[str, Looked],
+    seen: Mapping[str, SplitView],
     files: Mapping[str, FileSeen],
     facts: list[str],
     *,
     progress: bool = False,
 ) -> Iterator[Finding]:
-    """Compare the contents of the splits; ``facts`` takes the lines for a person.
+    """Compare the contents of the splits.
 
     Args:
         seen: The splits.
-        files: What decoding every file told, where that was asked for.
-        facts: Takes lines.
+        files: Results of decoding every file, if requested.
+        facts: Receives lines of facts.
         progress: Show a bar on the terminal while files are read.
     """
-    held = {split: list(one.contents()) for split, one in seen.items()}
+    held = {split: list(one.digests()) for split, one in seen.items()}
     merge_by_pixels(seen, held, files, facts, progress=progress)
     if files:
         yield from near_findings(seen, files, held)
@@ -40,10 +40,8 @@ def shared_findings(
         return
     count = Counter(held["train"])
     twice = sum(n for n in count.values() if n > 1) / len(held["train"])
-    images = bool(seen["train"].paths()) or isinstance(
-        seen["train"].dataset, ImageDataset | PixelDataset
-    )
-    # short rows and texts meet by chance, images do not
+    images = bool(seen["train"].paths) or is_image_batch(seen["train"].inputs)
+    # short rows and texts may be equal by chance, images are not
     margin, chance = (0.0, 0) if images else (0.02, 2)
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         if second not in held or first not in held or not held[second]:
@@ -59,7 +57,7 @@ def shared_findings(
             f"{_twin(seen[first], there[held[second][shared[0]]], images=images)}"
         )
         if len(shared) > chance and share > 2 * twice + margin:
-            remedy = "remove them from one part, or split by group"
+            remedy = "remove them from one split, or split by group"
             yield Finding("error", "overlap", said, remedy)
         else:
             said += f"; train itself repeats {twice:.1%} of its samples"
@@ -69,7 +67,7 @@ def shared_findings(
 
 
 def _two_labels(
-    seen: Mapping[str, Looked], held: Mapping[str, list[bytes]], *, images: bool
+    seen: Mapping[str, SplitView], held: Mapping[str, list[bytes]], *, images: bool
 ) -> Iterator[Finding]:
     first: dict[bytes, tuple[int, str]] = {}
     odd: list[tuple[str, str]] = []
@@ -84,11 +82,11 @@ def _two_labels(
                 odd.append((other, name))
     if odd:
         share = len(odd) / max(1, sum(map(len, held.values())))
-        said = f"{len(odd):,} samples have the content of another with another label, such as "
+        said = f"{len(odd):,} samples have the content of another with a different label, such as "
         said += f"{odd[0][0]} and {odd[0][1]}"
         level: Any = "warning" if images or share > 0.05 else "note"
-        yield Finding(level, "label-conflict", said, "look at them and mend the labels")
+        yield Finding(level, "label-conflict", said, "check them and fix the labels")
 
 
-def _twin(one: Looked, index: int, *, images: bool) -> str:
+def _twin(one: SplitView, index: int, *, images: bool) -> str:
     return f" (as {one.describe(index)})" if images else ""

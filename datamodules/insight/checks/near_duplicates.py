@@ -1,4 +1,4 @@
-"""The same image in two files: equal pixels in other containers, and nearly equal ones."""
+"""Find images stored twice: equal pixels in other file formats, and near-duplicates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from datamodules.images.decode.decode import image_size
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import MOST_IMAGES, Looked
+from datamodules.insight.split_view import MOST_IMAGES, SplitView
 
 from .file_findings import FileSeen, check_files
 
@@ -22,7 +22,7 @@ FLAT = 8.0  # levels: thumbnails of less contrast are alike by chance
 
 
 def merge_by_pixels(
-    seen: Mapping[str, Looked],
+    seen: Mapping[str, SplitView],
     held: dict[str, list[bytes]],
     files: Mapping[str, FileSeen],
     facts: list[str],
@@ -43,7 +43,7 @@ def merge_by_pixels(
     """
     by_path: dict[str, bytes] = {}
     for split, one in seen.items():
-        by_path.update(zip(one.paths(), held.get(split, ()), strict=False))
+        by_path.update(zip(one.paths, held.get(split, ()), strict=False))
     if len(by_path) < 2:
         return
     first_of = {content: path for path, content in reversed([*by_path.items()])}
@@ -84,7 +84,7 @@ def _of_shared_sizes(paths: list[str]) -> list[tuple[str, int]]:
 
 
 def near_findings(
-    seen: Mapping[str, Looked], files: Mapping[str, FileSeen], held: Mapping[str, list[bytes]]
+    seen: Mapping[str, SplitView], files: Mapping[str, FileSeen], held: Mapping[str, list[bytes]]
 ) -> Iterator[Finding]:
     """Images of two splits that differ by no more than compression or scaling would make.
 
@@ -104,17 +104,17 @@ def near_findings(
                 f"{len(pairs)} of {len(seen[second]):,} {second} images look like one in {first} "
                 f"stored anew, such as {b} and {a}"
             )
-            remedy = "look at them; if they are the same image, keep them in one part"
+            remedy = "look at them; if they are the same image, keep them in one split"
             yield Finding("warning", "near-duplicates", said, remedy)
 
 
 Thumbs = tuple[list[str], list[bytes], npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
-def _thumbs(one: Looked, files: Mapping[str, FileSeen], held: list[bytes]) -> Thumbs:
+def _thumbs(one: SplitView, files: Mapping[str, FileSeen], held: list[bytes]) -> Thumbs:
     """Paths, digests, thumbnails (N, 256) and width by height (N,) of images with contrast."""
     kept: list[tuple[str, bytes, Any, float]] = []
-    for path, content in zip(one.paths()[:MOST_IMAGES], held, strict=False):
+    for path, content in zip(one.paths[:MOST_IMAGES], held, strict=False):
         found = files.get(path)
         if found is not None and found.thumb is not None and float(found.thumb.std()) >= FLAT:
             kept.append((path, content, found.thumb.ravel(), found.shape[1] / found.shape[0]))

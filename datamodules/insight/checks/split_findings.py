@@ -1,4 +1,4 @@
-"""The splits: sizes, classes, order, and what each rank would see."""
+"""Check the splits: sizes, classes, order, and the batches of each rank."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import RandomSampler, SequentialSampler, Subset
+from torch.utils.data import RandomSampler, SequentialSampler
 
+from datamodules.adapters.user_samples import below_subsets
 from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import plan_of
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked
+from datamodules.insight.split_view import SplitView
 from datamodules.sampling.plan import Batches, EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
@@ -21,14 +22,14 @@ FEW = 50  # samples below which shares say little
 
 
 def split_findings(
-    dm: Any, seen: Mapping[str, Looked], classes: list[str] | None, facts: list[str]
+    dm: Any, seen: Mapping[str, SplitView], classes: list[str] | None, facts: list[str]
 ) -> Iterator[Finding]:
-    """Compare the splits; ``facts`` takes the lines for a person."""
+    """Compare the splits; lines of facts are appended to ``facts``."""
     for split, one in seen.items():
         known = hasattr(one.dataset, "__len__")
         facts.append(f"{split}: {f'{len(one):,} samples' if known else 'a stream'}")
     if "val" not in seen:
-        remedy = "pass val_split=0.1 or a val part"
+        remedy = "pass val_split=0.1 or validation data"
         yield Finding("note", "no-val", "there is no val split to choose a model by", remedy)
     yield from _classes(seen, classes, facts)
     yield from _maps(seen)
@@ -38,7 +39,7 @@ def split_findings(
 
 
 def _classes(
-    seen: Mapping[str, Looked], classes: list[str] | None, facts: list[str]
+    seen: Mapping[str, SplitView], classes: list[str] | None, facts: list[str]
 ) -> Iterator[Finding]:
     counts = {}
     for split, one in seen.items():
@@ -63,35 +64,34 @@ def _classes(
         lost = [name for name, n, t in zip(names, found, train, strict=True) if t and not n]
         new = [name for name, n, t in zip(names, found, train, strict=True) if n and not t]
         if lost:
-            said = f"{split} holds no sample of {', '.join(lost[:5])}, which train holds"
-            remedy = f"its score says nothing of them: add samples or enlarge {split}"
+            said = f"{split} has no sample of {', '.join(lost[:5])}, which train has"
+            remedy = f"its score does not cover them: add samples or enlarge {split}"
             yield Finding("warning", "class-absent", said, remedy)
         if new:
-            said = f"{split} holds {', '.join(new[:5])}, of which train has no sample"
+            said = f"{split} has {', '.join(new[:5])}, of which train has no sample"
             yield Finding("error", "class-unlearnt", said, "add train samples or drop the class")
         shift = float(np.abs(found / found.sum() - train / train.sum()).sum() / 2)
         if shift > SHIFT and found.sum() >= FEW:
             said = f"class shares of train and {split} differ by {shift:.0%}"
-            remedy = "check how the parts were made; a stratified split keeps the shares"
+            remedy = "check how the splits were made; a stratified split keeps the shares"
             yield Finding("warning", "class-shift", said, remedy)
 
 
-def _maps(seen: Mapping[str, Looked]) -> Iterator[Finding]:
+def _maps(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     maps = {}
     for split, one in seen.items():
-        data = one.dataset
-        while isinstance(data, Subset):
-            data = data.dataset
-        if isinstance(found := getattr(data, "class_to_idx", None), dict):
+        if isinstance(found := getattr(below_subsets(one.dataset)[0], "class_to_idx", None), dict):
             maps[split] = found
     for split, found in maps.items():
         if found != maps.get("train", found):
             wrong = [n for n, k in found.items() if maps["train"].get(n) != k][:3] or [*found][:3]
-            said = f"{split} numbers the classes otherwise than train, such as {wrong}"
-            yield Finding("error", "class-map", said, "use the class_to_idx of train for each part")
+            said = f"{split} has other class indices than train, such as {wrong}"
+            yield Finding(
+                "error", "class-map", said, "use the class_to_idx of train for each split"
+            )
 
 
-def _loader(split: str, one: Looked) -> Iterator[Finding]:
+def _loader(split: str, one: SplitView) -> Iterator[Finding]:
     loader, n = one.loader, len(one)
     sampler, labels = getattr(loader, "sampler", None), one.labels()
     if split == "train":
@@ -102,7 +102,7 @@ def _loader(split: str, one: Looked) -> Iterator[Finding]:
             yield Finding(level, "train-unshuffled", said, "pass shuffle=True to its DataLoader")
         size = getattr(loader, "batch_size", None) or 0
         if size > 1 and n % size == 1 and not loader.drop_last:
-            said = f"the last train batch holds a single sample ({n:,} by {size})"
+            said = f"the last train batch has a single sample ({n:,} by {size})"
             remedy = "batch norm fails on it: pass drop_last=True"
             yield Finding("warning", "single-sample-batch", said, remedy)
         return
@@ -115,8 +115,8 @@ def _loader(split: str, one: Looked) -> Iterator[Finding]:
         yield Finding("warning", "val-drop-last", said, "pass drop_last=False")
 
 
-def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> None:
-    """What each of 1, 2 and 8 ranks would see."""
+def rank_facts(dm: DataModule, seen: Mapping[str, SplitView], facts: list[str]) -> None:
+    """Append the number of batches and samples on 1, 2 and 8 ranks to ``facts``."""
     for split, one in seen.items():
         if not len(one):  # a stream's end is not known
             continue

@@ -1,4 +1,4 @@
-"""The targets: dtype, range, shape, constants and imbalance."""
+"""Check the targets: dtype, range, shape, constants, imbalance."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from datamodules.adapters.user_samples import known_targets
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked, found_labels
+from datamodules.insight.split_view import SplitView
 
 RARE = 20  # times that the largest class may outnumber the smallest
 
 
 def target_findings(
-    dm: Any, seen: Mapping[str, Looked], num_classes: int | None
+    dm: Any, seen: Mapping[str, SplitView], num_classes: int | None
 ) -> Iterator[Finding]:
-    """Look at the targets of the first batches, and at all labels where they are kept."""
+    """Check the targets of the first batches, and all labels that the datasets keep."""
     for split, one in seen.items():
         if isinstance(one.target, Tensor):
             yield from _tensor(split, one.target, one.labels() is not None)
-        kept = found_labels(one.dataset)
+        kept = known_targets(one.dataset)
         if kept is None and isinstance(one.target, Tensor):
             kept = one.target.numpy()
         if kept is not None and kept.size and np.issubdtype(kept.dtype, np.number):
@@ -47,10 +48,10 @@ def _tensor(split: str, target: Tensor, classes: bool) -> Iterator[Finding]:
         said = f"{split} targets are {target.dtype}; cross-entropy takes int64"
         yield Finding("error", "target-dtype", said, "convert labels by .long()")
     elif target.dtype == torch.float64:
-        said = f"{split} targets are float64, a net's output is float32"
+        said = f"{split} targets are float64, a model's output is float32"
         yield Finding("warning", "target-dtype", said, "convert targets by .float()")
     elif classes and target.ndim == 1 and not whole:
-        said = f"{split} labels are whole numbers and arrive as {target.dtype}"
+        said = f"{split} labels are integers but arrive as {target.dtype}"
         yield Finding("error", "target-dtype", said, "convert labels by .long()")
     if target.ndim == 2 and target.shape[1] == 1:
         said = f"{split} targets have shape (N, 1); against (N,) they broadcast to (N, N)"
@@ -67,7 +68,7 @@ def _values(split: str, kept: Any, num_classes: int | None) -> Iterator[Finding]
         low, high = int(kept.min()), int(kept.max())
         if low < 0 or (num_classes is not None and high >= num_classes):
             top = "K - 1" if num_classes is None else num_classes - 1
-            said = f"{split} labels reach from {low} to {high}, expected 0 to {top}"
+            said = f"{split} labels range from {low} to {high}, expected 0 to {top}"
             yield Finding("error", "target-range", said, "number the classes from 0")
     if split == "train" and kept.ndim == 1 and len(kept) > 1 and bool((kept == kept[0]).all()):
         said = f"all {len(kept):,} train targets are {kept[0]}"

@@ -1,4 +1,4 @@
-"""The transforms: random evaluation, order of steps, strength, generators, pickling."""
+"""Check the transforms: random evaluation, order of steps, strength, generators, pickling."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.nested import tensors_of
+from datamodules.images.transform_steps import all_steps
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import Looked, held_sizes, innermost
+from datamodules.insight.split_view import SplitView, container_sizes, innermost
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all
 
 TO_TENSOR = {"ToTensor", "ToImage", "PILToTensor", "ToImageTensor"}
@@ -28,50 +29,38 @@ LOOKED_AT = 8
 LONG = 50_000  # a list of so many str costs each worker some 10 MiB
 
 
-def transform_findings(seen: Mapping[str, Looked], *, samples: bool = True) -> Iterator[Finding]:
+def transform_findings(seen: Mapping[str, SplitView], *, samples: bool = True) -> Iterator[Finding]:
     """Look at each split's transform, and with ``samples`` fetch some of them twice."""
     for split, one in seen.items():
-        names = [type(step).__name__ for step in steps(one.transform())]
+        names = [type(step).__name__ for step in all_steps(one.transform)]
         if names.count("Normalize") > 1:
-            said = f"the {split} transform normalises {names.count('Normalize')} times"
+            said = f"the {split} transform normalizes {names.count('Normalize')} times"
             yield Finding("error", "normalize-twice", said, "keep one Normalize, as last step")
         before = names[: names.index("Normalize")] if "Normalize" in names else []
         if "Normalize" in names and TO_TENSOR & set(names) and not TO_TENSOR & set(before):
-            said = f"the {split} transform normalises before the image is a tensor"
+            said = f"the {split} transform normalizes before the image is a tensor"
             yield Finding("error", "normalize-first", said, "put ToTensor before Normalize")
         if samples and split != "train":
             yield from _random(split, one, names)
         if samples and split == "train":
             yield from _kept(one, names)
-        if own_generators(one.transform()):
-            said = f"the {split} transform keeps a random generator of its own"
-            remedy = "workers get copies that draw the same: draw from torch's own functions"
+        if own_generators(one.transform):
+            said = f"the {split} transform has a random generator of its own"
+            remedy = "workers get copies that return the same numbers: use torch's functions"
             yield Finding("warning", "own-generator", said, remedy)
         yield from _pickles(split, one)
     if "train" in seen and "val" in seen:
         yield from _strong(seen["train"], seen["val"])
 
 
-def steps(transform: Any) -> list[Any]:
-    """The steps of a transform, those of nested ``Compose`` and ``Sequential`` too."""
-    if transform is None:
-        return []
-    inner = getattr(transform, "transforms", None)
-    if isinstance(transform, torch.nn.Sequential):
-        inner = list(transform)
-    if isinstance(inner, list | tuple):
-        return [step for part in inner for step in steps(part)]
-    return [transform]
-
-
-def _fetch(one: Looked, index: int, seed: int) -> list[Tensor]:
+def _fetch(one: SplitView, index: int, seed: int) -> list[Tensor]:
     with kept_random_state():
         seed_all(seed)
         return [t.clone() for t in tensors_of(one.dataset[index])]
 
 
-def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
-    if not hasattr(one.dataset, "__getitem__"):
+def _random(split: str, one: SplitView, names: list[str]) -> Iterator[Finding]:
+    if not one.is_map_style:
         return
     for index in range(min(LOOKED_AT, len(one))):
         try:
@@ -82,14 +71,14 @@ def _random(split: str, one: Looked, names: list[str]) -> Iterator[Finding]:
         if not same:
             guilty = [name for name in names if name.startswith(DRAWS)]
             said = f"{one.describe(index)} differs when {split} fetches it twice"
-            said += f" ({', '.join(guilty)} draws at random)" if guilty else ""
+            said += f" ({', '.join(guilty)} is random)" if guilty else ""
             yield Finding("error", "val-random", said, f"give {split} a fixed transform")
             return
 
 
-def _kept(one: Looked, names: list[str]) -> Iterator[Finding]:
+def _kept(one: SplitView, names: list[str]) -> Iterator[Finding]:
     """Fetch train samples twice: what the dataset keeps of them, and whether that is augmented."""
-    if not hasattr(one.dataset, "__getitem__") or hasattr(one.dataset, "get_batch"):
+    if not one.is_map_style or one.serves_batches:
         return
     same, moving = True, False
     for index in range(min(LOOKED_AT, len(one))):
@@ -100,19 +89,19 @@ def _kept(one: Looked, names: list[str]) -> Iterator[Finding]:
             return
         same &= len(first) == len(second) and all(map(_equal, first, second))
         moving |= any(t.ndim > 1 and bool((t != t.flatten()[0]).any()) for t in first)
-    sizes = held_sizes(one.dataset)
-    grown = [name for name, size in sizes.items() if size > one.held.get(name, 0)]
+    sizes = container_sizes(one.dataset)
+    grown = [name for name, size in sizes.items() if size > one.container_sizes.get(name, 0)]
     if not grown:
         return
-    said = f"the train dataset keeps samples that it was asked for, in {', '.join(grown)}"
+    said = f"the train dataset keeps the samples it has returned, in {', '.join(grown)}"
     drawn = [name for name in names if name.startswith(DRAWS)]
     if same and moving and drawn:
-        said += f": {', '.join(drawn)} draws once for each, and the augmentation is frozen"
-        remedy = "keep what comes before the random steps, and transform what was kept"
+        said += f": {', '.join(drawn)} runs once for each sample, so the augmentation is frozen"
+        remedy = "cache the input of the random steps, and transform it each time"
         yield Finding("error", "augment-frozen", said, remedy)
     else:
         said += ": each worker has a copy of its own that grows"
-        remedy = "keep arrays made before the workers start, or nothing"
+        remedy = "cache arrays made before the workers start, or nothing"
         yield Finding("warning", "memory-grows", said, remedy)
 
 
@@ -120,8 +109,8 @@ def _equal(first: Tensor, second: Tensor) -> bool:
     return first.shape == second.shape and torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
-def _pickles(split: str, one: Looked) -> Iterator[Finding]:
-    named = {"transform": one.transform()}
+def _pickles(split: str, one: SplitView) -> Iterator[Finding]:
+    named = {"transform": one.transform}
     if one.loader is not None:
         named["collate_fn"] = one.loader.collate_fn
         named["worker_init_fn"] = one.loader.worker_init_fn
@@ -144,7 +133,7 @@ def _pickles(split: str, one: Looked) -> Iterator[Finding]:
                 continue
             told.add(str(error))
             said = f"{name} of {split} cannot be pickled ({type(error).__name__}: {error})"
-            remedy = "spawned workers need it: a function of a module in place of a lambda"
+            remedy = "spawned workers need it: use a function of a module in place of a lambda"
             yield Finding("warning", "not-picklable", said, remedy)
 
 
@@ -154,11 +143,11 @@ def _words(split: str, data: Any) -> Iterator[Finding]:
     for name, value in getattr(data, "__dict__", {}).items():
         if isinstance(value, list) and len(value) >= LONG and not isinstance(value[0], Tensor):
             said = f"{name} of the {split} dataset is a list of {len(value):,} Python objects"
-            remedy = "with workers each copies it page by page: keep one array or tensor"
+            remedy = "each worker copies it page by page: use one array or tensor"
             yield Finding("note", "memory-list", said, remedy)
 
 
-def _strong(train: Looked, val: Looked) -> Iterator[Finding]:
+def _strong(train: SplitView, val: SplitView) -> Iterator[Finding]:
     """Contrast that is left in augmented images, against evaluation's."""
     if not isinstance(train.inputs, Tensor) or not isinstance(val.inputs, Tensor):
         return

@@ -1,4 +1,4 @@
-"""The batch size that a module wants: the largest that fits, or the last that saves time."""
+"""Search for a batch size: the largest that fits, or the smallest that is as fast per sample."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import lightning as L
 import torch
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 from datamodules.insight.wait_monitor import DataWaitMonitor
 
-PAYS = 0.95  # a doubled batch that takes more of the time a sample than this does not pay
+PAYS = 0.95  # a doubled batch must take less of the time per sample than this
 SMALLEST, LARGEST = 8, 4096
 
 
 class SizeTrial(NamedTuple):
-    """A module's training step at one batch size.
+    """The training step at one batch size.
 
     Attributes:
         batch_size: Samples.
-        step_seconds: Median of a step; None where memory ended.
+        step_seconds: Median time of a step; None if it ran out of memory.
     """
 
     batch_size: int
@@ -32,7 +33,7 @@ class SizeTrial(NamedTuple):
 
     @property
     def seconds_a_sample(self) -> float:
-        """Of the step alone."""
+        """Step time per sample."""
         return float("inf") if self.step_seconds is None else self.step_seconds / self.batch_size
 
 
@@ -41,111 +42,84 @@ def search_batch_size(
     module: L.LightningModule,
     *,
     accelerator: str = "auto",
-    smallest: int = SMALLEST,
-    largest: int = LARGEST,
     progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, list[SizeTrial]]:
-    """Double the batch until memory ends; on a CPU until the time a sample stops falling.
+    """Double the batch size from 8 until memory runs out, on a CPU until it no longer pays.
 
     Args:
-        dm: Keeps its own batch size.
-        module: Is copied for each size.
-        accelerator: As the Trainer's.
-        smallest: Where to begin.
-        largest: Where to end at the latest; no size leaves fewer than three batches an epoch.
-        progress: Gets a line for each size.
+        dm: Not changed.
+        module: Copied for each size.
+        accelerator: That of the Trainer.
+        progress: Called with a line for each size.
 
     Returns:
-        The size to use, and every size tried. On an accelerator it is the largest that fits; on a
-        CPU the smallest that is within 5 % of the best time a sample.
+        The best size, and every size tried. On an accelerator the best is the largest that fits;
+        on a CPU the smallest within 5 % of the best time per sample.
 
     Raises:
         ValueError: If ``global_batch_size`` decides the size, or there are too few samples.
-        RuntimeError: If not even ``smallest`` fits.
+        RuntimeError: If the smallest size does not fit.
     """
     if dm.hparams["global_batch_size"] is not None:
         raise ValueError("global_batch_size decides the batch; leave it out to search for a size")
-    most = min(largest, len(dm.train_dataset) // 3)
-    if most < smallest:
+    largest = min(LARGEST, len(dm.train_dataset) // 3)
+    if largest < SMALLEST:
         raise ValueError(
             f"{len(dm.train_dataset)} train samples are too few to search for a batch size; three "
-            f"batches of {smallest} are needed"
+            f"batches of {SMALLEST} are needed"
         )
-    tried: list[SizeTrial] = []
-    given = dm.hparams["batch_size"]
     on_cpu = accelerator == "cpu" or (
         accelerator == "auto" and not torch.accelerator.is_available()
     )
-
-    def fits(size: int) -> bool:
-        dm.hparams["batch_size"] = size
-        try:
-            spent = step_seconds(dm, copy.deepcopy(module), accelerator=accelerator)
-        except torch.OutOfMemoryError:
-            tried.append(SizeTrial(size, None))
-            progress(f"batches of {size}: memory ends")
-            raise
-        finally:
-            dm.hparams["batch_size"] = given
-            _free_memory()
-        tried.append(SizeTrial(size, spent))
-        progress(f"batches of {size}: a step of {spent * 1000:.1f} ms")
-        if not on_cpu or len(tried) < 2:
-            return True
-        # twice, since one slow measurement is no turn
-        last = [trial.seconds_a_sample for trial in tried[-3:]]
-        return len(last) < 3 or min(last[1:]) < PAYS * last[0]
-
-    best = largest_batch(fits, start=smallest, limit=most)
-    if on_cpu:
-        top = min(trial.seconds_a_sample for trial in tried)
-        best = min(t.batch_size for t in tried if t.seconds_a_sample <= top / PAYS)
-    return best, tried
-
-
-def _free_memory() -> None:
-    if torch.accelerator.is_available():
-        gc.collect()  # what the last size's Trainer holds
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # does nothing before the device is in use
-
-
-def largest_batch(fits: Callable[[int], bool | None], *, start: int, limit: int) -> int:
-    """The largest batch size, by doubling from ``start``, that ``fits`` runs without memory error.
-
-    Args:
-        fits: Runs a step at a size; raises ``torch.OutOfMemoryError`` where memory ends, and
-            returns False where a larger one need not be tried.
-        start: The first size.
-        limit: The most, such as the number of train samples.
-
-    Raises:
-        RuntimeError: If not even ``start`` fits.
-    """
-    best, size = 0, start
-    while size <= limit:
-        try:
-            goes_on = fits(size)
-        except torch.OutOfMemoryError:
+    tried: list[SizeTrial] = []
+    size = SMALLEST
+    while size <= largest:
+        trial = SizeTrial(size, _step_seconds_or_none(dm, module, size, accelerator))
+        tried.append(trial)
+        if trial.step_seconds is None:
+            progress(f"batches of {size}: out of memory")
             break
-        best, size = size, 2 * size
-        if goes_on is False:
+        progress(f"batches of {size}: a step of {trial.step_seconds * 1000:.1f} ms")
+        # two in a row, as one slow measurement proves nothing
+        last = [t.seconds_a_sample for t in tried[-3:]]
+        if on_cpu and len(last) == 3 and min(last[1:]) >= PAYS * last[0]:
             break
-    if not best:
-        raise RuntimeError(f"a batch of {start} does not fit the device; start lower")
-    return best
+        size *= 2
+    fits = [trial for trial in tried if trial.step_seconds is not None]
+    if not fits:
+        raise RuntimeError(f"a batch of {SMALLEST} does not fit the device; use a smaller model")
+    if not on_cpu:
+        return fits[-1].batch_size, tried
+    best = min(trial.seconds_a_sample for trial in fits)
+    return min(t.batch_size for t in fits if t.seconds_a_sample <= best / PAYS), tried
+
+
+def _step_seconds_or_none(
+    dm: DataModule, module: L.LightningModule, size: int, accelerator: str
+) -> float | None:
+    sized = copy_of(dm)
+    sized.hparams["batch_size"] = size
+    try:
+        return step_seconds(sized, copy.deepcopy(module), accelerator=accelerator)
+    except torch.OutOfMemoryError:
+        return None
+    finally:
+        if torch.accelerator.is_available():
+            gc.collect()  # the last Trainer's tensors
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # does nothing before the device is in use
 
 
 def step_seconds(
     dm: DataModule, module: L.LightningModule, *, steps: int = 8, accelerator: str = "cpu"
 ) -> float:
-    """Median seconds of a training step; trains a few steps, so give a spare module.
+    """Return the median seconds of a training step.
 
     Args:
         dm: Gives the batches.
-        module: The model.
-        steps: How many are run.
-        accelerator: As the Trainer's; on a CUDA device its own events measure the step.
+        module: The model; it is trained for a few steps.
+        steps: Number of steps.
+        accelerator: That of the Trainer; on CUDA the step is measured by events.
 
     Raises:
         ValueError: If an epoch has one batch only.
@@ -167,5 +141,21 @@ def step_seconds(
         )
         trainer.fit(module, datamodule=dm)
     if not monitor.steps:
-        raise ValueError("one batch an epoch is too few to measure a step; lower batch_size")
+        raise ValueError("one batch per epoch is too few to measure a step; lower batch_size")
     return statistics.median(monitor.steps)
+
+
+def size_sentence(size: int, sizes: list[SizeTrial]) -> str:
+    """Return why a batch size is best.
+
+    Example:
+        >>> size_sentence(16, [SizeTrial(8, 0.008), SizeTrial(16, 0.012), SizeTrial(32, 0.024)])
+        'batches of 16: 0.75 ms of the step per sample; the largest tried, 32, takes 0.75 ms'
+        >>> size_sentence(8, [SizeTrial(8, 0.008), SizeTrial(16, None)])
+        'batches of 8: 1.00 ms of the step per sample; 16 is out of memory'
+    """
+    spent = {trial.batch_size: trial.seconds_a_sample * 1000 for trial in sizes}
+    text, last = f"batches of {size}: {spent[size]:.2f} ms of the step per sample", sizes[-1]
+    if last.step_seconds is None:
+        return f"{text}; {last.batch_size} is out of memory"
+    return f"{text}; the largest tried, {last.batch_size}, takes {spent[last.batch_size]:.2f} ms"

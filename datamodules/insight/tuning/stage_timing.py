@@ -1,4 +1,4 @@
-"""Where a sample's time goes: read, decode, transform, collate, finish, transfer."""
+"""Time the stages of a sample: read, decode, transform, collate, normalize, transfer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.fabric.utilities import move_data_to_device
-from torch.utils.data._utils.pin_memory import pin_memory
+from lightning_utilities.core.apply_func import apply_to_collection
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import collate_of
 from datamodules.images.dataset import ImageDataset
@@ -23,84 +24,78 @@ REMEDIES = {
     "decode": "decoding is the limit; store smaller images; the extra 'fast' decodes faster",
     "transform": "the transform is the limit; drop or move steps, or add workers",
     "sample": "the dataset's own __getitem__ is the limit; add workers, or cache",
-    "collate": "joining samples is the limit; return arrays of one size",
-    "normalize": "the last step on the host is the limit; numba or an accelerator does it faster",
-    "gather": "taking rows out of memory is the limit; larger batches cost less a sample",
+    "collate": "collating is the limit; return arrays of one size",
+    "normalize": "normalization on the host is the limit; numba or an accelerator is faster",
+    "gather": "gathering rows in memory is the limit; larger batches cost less per sample",
     "transfer": "the copy to the device is the limit; pin_memory lets it overlap with the step",
 }
 
 
 def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
-    """Seconds a train sample spends in each stage, in this process.
+    """Return the seconds per train sample of each stage, in this process.
 
     Args:
         dm: Prepared already.
-        samples: How many are timed; a file read before comes from the system's cache.
+        samples: Number of samples; files come from the system's cache if they were read before.
 
     Returns:
         ``read``, ``decode`` and ``transform`` for image files, ``gather`` for data in memory,
-        ``sample`` for another dataset; then ``collate`` and ``finish`` as far as they exist, and
-        ``transfer``, the copy through pinned memory, where there is an accelerator.
+        ``sample`` for other datasets; then ``collate`` and ``normalize`` if they apply, and
+        ``transfer``, the copy through pinned memory, if there is an accelerator.
     """
     data = dm.train_dataset
     count = min(samples, len(data))
     rows = [i * len(data) // count for i in range(count)]
     spent: dict[str, float] = {}
     with kept_random_state():
-        if hasattr(data, "get_batch"):
+        if DatasetInterface(data).batches is not None:
             places = np.array(rows)
-            data.get_batch(places, None)  # the first pays for what the later ones find ready
+            data.get_batch(places, None)  # the first call warms up
             batch = _timed(spent, "gather", lambda: data.get_batch(places, None))
-            made = []
-        elif isinstance(data, ImageDataset) and all(isinstance(data.sources[i], str) for i in rows):
-            data.unnormalized(rows[0])  # finds out what the transform takes
-            made = [_image(data, i, spent) for i in rows]
         else:
+            is_files = isinstance(data, ImageDataset) and bool(data.files())
+            if is_files:
+                data.unnormalized(rows[0])  # finds out whether the transform takes tensors
+                for row in rows:
+                    _time_image(data, row, spent)
             made = [_timed(spent, "sample", partial(data.__getitem__, i)) for i in rows]
-        if not hasattr(data, "get_batch"):
-            collate = collate_of(dm, "train")
-            batch = _timed(spent, "collate", lambda: collate(made))
-        if dm.normalizer is not None:
-            normalizer = dm.normalizer
-            normalizer(batch)  # the first takes fresh memory
+            if is_files:
+                del spent["sample"]  # its stages are known
+                made = [data.unnormalized(i) for i in rows]
+            batch = _timed(spent, "collate", lambda: collate_of(dm, "train")(made))
+        normalizer = dm.normalizer
+        if normalizer is not None:
+            normalizer(batch)  # the first call allocates memory
             _timed(spent, "normalize", lambda: normalizer(batch))
         if torch.accelerator.is_available():
             time_transfer(batch, spent)
     return {name: seconds / count for name, seconds in spent.items()}
 
 
-def _image(data: ImageDataset, index: int, spent: dict[str, float]) -> Any:
-    path: Any = data.sources[index]
-    _timed(spent, "read", Path(path).read_bytes)
+def _time_image(data: ImageDataset, index: int, spent: dict[str, float]) -> None:
+    path = Path(data.describe(index))
+    _timed(spent, "read", path.read_bytes)
     began = time.perf_counter()
-    Path(path).read_bytes()
+    path.read_bytes()
     again = time.perf_counter() - began  # decoding reads once more, from the cache
-    fast = data._fast
-    if fast is not None and fast.crop_first is not None:
-        boxes = _timed(spent, "decode", partial(data._boxes, index))
-        row = _timed(spent, "transform", lambda: fast.of_boxes(boxes))
-    else:
-        image = _timed(spent, "decode", partial(data._whole, index))
-        change = data.transform if fast is None else fast.of_image
-        row = _timed(spent, "transform", lambda: change(image))
+    stages = data.stages(index)
+    _timed(spent, "decode", lambda: next(stages))
+    _timed(spent, "transform", lambda: next(stages))
     spent["decode"] = max(0.0, spent["decode"] - again)
-    if data.targets is None:
-        return row
-    target = data.targets[index]
-    return row, target if target.ndim else int(target)
 
 
 def time_transfer(batch: Any, spent: dict[str, float]) -> None:
-    """Time the copy of a batch to the accelerator, through pinned memory as a Trainer's loader."""
+    """Time the copy of a batch to the accelerator, through pinned memory as in a Trainer."""
     device = torch.accelerator.current_accelerator()
     assert device is not None
 
-    def copied() -> None:
-        move_data_to_device(pin_memory(batch), device)  # type: ignore[no-untyped-call]
+    def copy() -> None:
+        pinned = apply_to_collection(batch, torch.Tensor, lambda tensor: tensor.pin_memory())
+        move_data_to_device(pinned, device)
         torch.accelerator.synchronize()
 
-    copied()  # the first starts the device and takes the memory
-    _timed(spent, "transfer", copied)
+    copy()  # the first call starts the device and allocates memory
+    _timed(spent, "transfer", copy)
 
 
 def _timed(spent: dict[str, float], name: str, step: Callable[[], Any]) -> Any:
@@ -111,7 +106,7 @@ def _timed(spent: dict[str, float], name: str, step: Callable[[], Any]) -> Any:
 
 
 def stage_sentence(stages: dict[str, float]) -> str:
-    """Name the stage that takes most and what answers it.
+    """Return the slowest stage and its remedy.
 
     Example:
         >>> stage_sentence({"read": 0.007, "decode": 0.002, "transform": 0.001})

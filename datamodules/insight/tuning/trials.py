@@ -1,20 +1,22 @@
-"""One measurement of one loader setting: samples a second, the first batch, CPU, memory."""
+"""Measure one loader setting: samples per second, first batch, CPU time, memory of workers."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import collate_of
+from datamodules.core.inside import copy_of, loader_of
 from datamodules.insight.wait_monitor import batch_length
-from datamodules.loading.fetch import KeyedDataset
+from datamodules.loading.loader import Loader
 from datamodules.settings.cpu_count import usable_cores
 
 WorkerType = Literal["process", "thread"]
@@ -26,7 +28,7 @@ class Setting(NamedTuple):
     Attributes:
         num_workers: 0 makes them in the process that trains.
         prefetch_factor: Batches that each worker makes ahead; None without workers.
-        worker_type: What the workers are.
+        worker_type: Processes or threads.
     """
 
     num_workers: int
@@ -37,12 +39,12 @@ class Setting(NamedTuple):
         if not self.num_workers:
             return "0 workers"
         plural = "es" if self.worker_type == "process" else "s"
-        kind = f"{self.worker_type}{plural if self.num_workers > 1 else ''}"
-        return f"{self.num_workers} {kind}, prefetch {self.prefetch_factor}"
+        workers = f"{self.worker_type}{plural if self.num_workers > 1 else ''}"
+        return f"{self.num_workers} {workers}, prefetch {self.prefetch_factor}"
 
     @property
     def effort(self) -> tuple[int, int, bool]:
-        """Sorts simpler settings first; of equal counts processes, which any dataset can take."""
+        """Sort key, simplest first; of equal counts processes, as any dataset runs in them."""
         return self.num_workers, self.prefetch_factor or 0, self.worker_type == "thread"
 
 
@@ -51,12 +53,12 @@ class Trial:
     """Measurements of one setting.
 
     Attributes:
-        rates: Samples a second, steady, one value a round.
-        firsts: Seconds from asking for the first batch, worker start included.
-        cpu_share: CPU time of this process and its workers, of all that it could have used.
-        own_mib: Private memory of all worker processes together, or None where the system does
-            not say; threads and 0 workers have none beside this process's.
-        shared_mib: What of their memory is shared, each worker's counted.
+        rates: Samples per second once workers run, one value for each round.
+        firsts: Seconds until the first batch, including the start of workers.
+        cpu_share: CPU time of this process and its workers, as a share of all cores.
+        own_mib: Private memory of all worker processes, or None if the system does not tell;
+            0 for threads and no workers.
+        shared_mib: Their shared memory, counted for each worker.
     """
 
     setting: Setting
@@ -68,7 +70,7 @@ class Trial:
 
     @property
     def rate(self) -> float:
-        """Median samples a second."""
+        """Median samples per second."""
         return statistics.median(self.rates)
 
     @property
@@ -78,19 +80,30 @@ class Trial:
 
 
 def kinds_of_workers(dm: DataModule) -> list[WorkerType]:
-    """What can make this datamodule's train batches beside the process that trains."""
-    data = dm.train_dataset
-    if hasattr(data, "get_batch"):
+    """Return the worker types that can make this datamodule's train batches."""
+    if DatasetInterface(dm.train_dataset).batches is not None:
         return []
-    collate = collate_of(dm, "train")
-    fit = KeyedDataset(data, collate_fn=collate).unfit_for_threads() is None
-    return ["process", "thread"] if fit else ["process"]
+    try:
+        make_loader(dm, Setting(1, 2, "thread"))
+    except ValueError:
+        return ["process"]
+    return ["process", "thread"]
+
+
+def make_loader(dm: DataModule, setting: Setting) -> Loader:
+    """Return a train loader with a setting; the datamodule is not changed."""
+    dm = copy_of(dm)
+    dm.hparams.update(num_workers=setting.num_workers, worker_type=setting.worker_type)
+    if setting.num_workers:
+        dm.loader_options.update(prefetch_factor=setting.prefetch_factor, persistent_workers=True)
+    return loader_of(dm, "train")
 
 
 def measure_round(dm: DataModule, trial: Trial, seconds: float) -> None:
-    """One measurement of one setting, in a loader of its own; its workers are ended."""
+    """Measure one setting once, with a loader and workers of its own."""
     workers = trial.setting.num_workers
-    with _loader(dm, trial.setting) as loader:
+    others = {process.pid for process in multiprocessing.active_children()}
+    with closing(make_loader(dm, trial.setting)) as loader:
         cpu, began = _cpu_seconds(), time.perf_counter()
         stop, samples, marks = 0.0, 0, []
         while not stop or time.perf_counter() < stop:
@@ -102,22 +115,20 @@ def measure_round(dm: DataModule, trial: Trial, seconds: float) -> None:
                     break
         trial.firsts.append(marks[0][0] - began)
         trial.rates.append(steady_rate(marks, workers))
-        iterator = getattr(loader, "_iterator", None)
-        trial.own_mib, trial.shared_mib = _memory(
-            [w.pid for w in getattr(iterator, "_workers", [])]
-        )
+        started = {process.pid for process in multiprocessing.active_children()} - others
+        trial.own_mib, trial.shared_mib = _memory(started)
         wall = time.perf_counter() - began
     trial.cpu_share = (_cpu_seconds() - cpu) / (wall * usable_cores())
 
 
 def steady_rate(marks: Sequence[tuple[float, int]], workers: int) -> float:
-    """Samples a second once the workers have started.
+    """Return the samples per second once the workers have started.
 
-    Workers hand their batches over in bursts of one each, so that whole bursts are counted.
+    Workers return their batches in bursts of one each, so whole bursts are counted.
 
     Args:
-        marks: Time and samples so far at each batch, two at least.
-        workers: Their number.
+        marks: Time and samples so far at each batch, at least two.
+        workers: Number of workers.
 
     Example:
         >>> marks = [(0, 4), (5, 8), (5, 12), (6, 16), (6, 20), (7, 24), (7, 28)]
@@ -131,45 +142,20 @@ def steady_rate(marks: Sequence[tuple[float, int]], workers: int) -> float:
     return (n1 - n0) / max(t1 - t0, 1e-9)
 
 
-@contextmanager
-def _loader(dm: DataModule, setting: Setting) -> Iterator[Any]:
-    options, kind = dm.loader_options, dm.hparams["worker_type"]
-    extra: dict[str, Any] = {"persistent_workers": True} if setting.num_workers else {}
-    if setting.prefetch_factor:
-        extra["prefetch_factor"] = setting.prefetch_factor
-    dm.loader_options = {**options, **extra}
-    dm.hparams["worker_type"] = setting.worker_type
-    try:
-        loader = dm._loader("train", num_workers=setting.num_workers)
-    finally:
-        dm.loader_options, dm.hparams["worker_type"] = options, kind
-    try:
-        yield loader
-    finally:
-        end_workers(loader)
-
-
-def end_workers(loader: Any) -> None:
-    """End a loader's persistent workers now; others end with their iterator."""
-    iterator: Any = getattr(loader, "_iterator", None)
-    if hasattr(iterator, "_shutdown_workers"):
-        iterator._shutdown_workers()
-
-
 def _cpu_seconds() -> float:
     spent = os.times()  # of children only those that have ended: read before and after
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def _memory(pids: list[int]) -> tuple[float | None, float | None]:
-    """Private and other resident MiB of processes, or None where there is no /proc."""
+def _memory(pids: set[int | None]) -> tuple[float | None, float | None]:
+    """Return private and other resident MiB of processes, or None if there is no /proc."""
     own = shared = 0.0
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         except OSError:
             return None, None
-        kib = {name: float(rest.split()[0]) for name, rest in (x.split(":", 1) for x in lines)}
+        kib = {name: float(value.split()[0]) for name, value in (x.split(":", 1) for x in lines)}
         private = kib["Private_Clean"] + kib["Private_Dirty"]
         own, shared = own + private / 1024, shared + (kib["Rss"] - private) / 1024
     return own, shared

@@ -1,4 +1,4 @@
-"""Find the loader's settings by measuring: the simplest that is as fast as the best."""
+"""Find the fastest loader settings by measuring, and choose the simplest of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 
 import lightning as L
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import copy_of
 
-from .batch_size_search import SizeTrial, search_batch_size, step_seconds
+from .batch_size_search import SizeTrial, search_batch_size, size_sentence, step_seconds
 from .stage_timing import stage_sentence, time_stages
 from .trials import Setting, Trial
 from .worker_search import Search
@@ -20,17 +22,17 @@ from .worker_search import Search
 
 @dataclass
 class Tuning:
-    """What :func:`tune` found.
+    """The result of :func:`tune`.
 
     Attributes:
         best: The setting to use.
         batch_size: The batch size it was measured with.
-        trials: Every setting tried, in the order of trying.
-        stages: Seconds a sample, by stage.
-        step_seconds: The module's training step, or None without a module.
-        sentences: What it means, one line each.
-        sizes: Batch sizes tried, where they were searched.
-        worker_type: The datamodule's own, which needs no flag.
+        trials: Every setting tried, in order.
+        stages: Seconds per sample by stage.
+        step_seconds: Duration of the module's training step; None without a module.
+        sentences: What the measurements mean, one line each.
+        sizes: Batch sizes tried, if they were searched.
+        worker_type: The datamodule's own setting.
         of_best: With ``exhaustive``, the chosen setting's rate as a share of the best of all.
     """
 
@@ -57,7 +59,7 @@ class Tuning:
         return flags
 
     def to_json(self) -> str:
-        """Everything, for machines."""
+        """Return everything as JSON."""
         trials = [
             {
                 **t.setting._asdict(),
@@ -73,7 +75,7 @@ class Tuning:
         return json.dumps({**found, "sentences": self.sentences, "trials": trials}, indent=2)
 
     def plot(self, path: str | Path) -> None:
-        """Draw samples a second by setting as a PNG."""
+        """Draw samples per second by setting as a PNG file."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 1.6 + 0.32 * len(self.trials)), layout="constrained")
@@ -87,7 +89,7 @@ class Tuning:
             axes.axvline(self.batch_size / self.step_seconds, color="k", ls="--", label="the model")
             axes.legend()
         axes.invert_yaxis()
-        axes.set(xlabel="samples a second (hatched: chosen)")
+        axes.set(xlabel="samples per second (hatched: chosen)")
         figure.savefig(path, dpi=120)
 
 
@@ -102,53 +104,47 @@ def tune(
     exhaustive: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Tuning:
-    """Measure the train loader over worker counts, kinds and prefetching, and choose.
+    """Measure the train loader over worker counts, worker types and prefetching, and choose.
 
-    Worker counts rise from 0 while more workers pay, and never beyond the cores this process may
-    use; of what threads can serve, threads are tried too. Those near the best are measured again
-    in interleaved rounds; of the medians within 5 % of the best, the one with the fewest workers
-    is chosen. Data in memory want no workers: there only 0 is measured. No worker is left behind
-    and the datamodule keeps its settings.
+    Worker counts rise from 0 while more workers pay, up to the cores this process may use; threads
+    are tried if the dataset allows them. The best settings are measured again in interleaved
+    rounds. Of the medians within 5 % of the best, the one with the fewest workers is chosen. For
+    data in memory only 0 workers are measured. The datamodule is not changed.
 
     Args:
         dm: A map-style source.
         module: Its training step is measured beside the loader.
-        max_workers: The most to try; None: the cores this process may use.
-        seconds: Of each measurement; there are some 5 for each setting.
+        max_workers: Most workers to try; None: the cores this process may use.
+        seconds: Duration of each measurement; there are about 5 for each setting.
         batch_sizes: Search for a batch size first, see
             :func:`~datamodules.insight.tuning.batch_size_search.search_batch_size`, and measure
             with it.
-        accelerator: What the module's step runs on, as the Trainer's.
-        exhaustive: Measure every setting as often as the best, and say how near the choice comes.
-        progress: Gets a line for each measurement.
+        accelerator: That of the Trainer for the module's step.
+        exhaustive: Measure every setting in rounds, and compare the choice with the best of all.
+        progress: Called with a line for each measurement.
 
     Raises:
-        ValueError: If there is no train data, or they are a stream; if batch sizes are to be
-            searched without a module.
+        ValueError: If the train data are a stream, or ``batch_sizes`` is given without a module.
     """
     if batch_sizes and module is None:
-        raise ValueError("a batch size is judged by the module's step; pass a module")
+        raise ValueError("the batch size depends on the module's step; pass a module")
     dm.prepare_data()
     if not hasattr(dm.train_dataset, "__len__"):
         raise ValueError("a stream is read whole by every worker; tune takes map-style datasets")
-    given = dm.hparams["batch_size"]
-    size, sizes = int(given), list[SizeTrial]()
+    size, sizes = int(dm.hparams["batch_size"]), list[SizeTrial]()
     if batch_sizes and module is not None:
         size, sizes = search_batch_size(dm, module, accelerator=accelerator, progress=progress)
+    dm = copy_of(dm)
     dm.hparams["batch_size"] = size
-    try:
-        search = Search(dm, seconds, max_workers, progress)
-        chosen = search.choose()
-        of_best = search.compare_all(chosen) if exhaustive else None
-        step = None
-        if module is not None:
-            step = step_seconds(dm, copy.deepcopy(module), accelerator=accelerator)
-        stages = time_stages(dm)
-        sentences = said(dm, chosen, size, stages, step)
-    finally:
-        dm.hparams["batch_size"] = given
-    if sizes:
-        sentences.insert(0, size_sentence(size, sizes))
+    search = Search(dm, seconds, max_workers, progress)
+    chosen = search.choose()
+    of_best = search.compare_all(chosen) if exhaustive else None
+    step = None
+    if module is not None:
+        step = step_seconds(copy_of(dm), copy.deepcopy(module), accelerator=accelerator)
+    stages = time_stages(dm)
+    sentences = [size_sentence(size, sizes)] if sizes else []
+    sentences += explain(dm, chosen, size, stages, step)
     return Tuning(
         chosen.setting,
         size,
@@ -162,34 +158,16 @@ def tune(
     )
 
 
-def size_sentence(size: int, sizes: list[SizeTrial]) -> str:
-    """Why a batch size was taken.
-
-    Example:
-        >>> size_sentence(16, [SizeTrial(8, 0.008), SizeTrial(16, 0.012), SizeTrial(32, 0.024)])
-        'batches of 16: 0.75 ms of the step a sample; the largest tried, 32, takes 0.75 ms'
-        >>> size_sentence(8, [SizeTrial(8, 0.008), SizeTrial(16, None)])
-        'batches of 8: 1.00 ms of the step a sample; at 16 memory ends'
-    """
-    known = {trial.batch_size: trial for trial in sizes}
-    said = f"batches of {size}: {known[size].seconds_a_sample * 1000:.2f} ms of the step a sample"
-    last = sizes[-1]
-    if last.step_seconds is None:
-        return f"{said}; at {last.batch_size} memory ends"
-    each = last.seconds_a_sample * 1000
-    return f"{said}; the largest tried, {last.batch_size}, takes {each:.2f} ms"
-
-
-def said(
+def explain(
     dm: DataModule, chosen: Trial, size: int, stages: dict[str, float], step: float | None
 ) -> list[str]:
-    """What the figures mean."""
+    """Return what the measurements mean, one line each."""
     count = chosen.setting.num_workers
     lines = [stage_sentence(stages)]
     if "transfer" not in stages:
-        lines.append("transfer: none, since there is no accelerator")
-    if hasattr(dm.train_dataset, "get_batch"):
-        lines.append("the data are in memory and served a batch at a time: 0 workers")
+        lines.append("transfer: none, as there is no accelerator")
+    if DatasetInterface(dm.train_dataset).batches is not None:
+        lines.append("the data are in memory and come in whole batches: 0 workers are best")
     if step is not None:
         load = size / chosen.rate
         side = "the model is" if step >= load else "the loader is"

@@ -1,4 +1,4 @@
-"""The search over worker counts, kinds and prefetching, by rounds that compare like with like."""
+"""Search over worker counts, worker types and prefetching, in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from datamodules.settings.cpu_count import usable_cores
 
 from .trials import Setting, Trial, WorkerType, kinds_of_workers, measure_round
 
-NEAR = 0.95  # a setting within 5 % of the best is as good: the simplest of them is taken
-PAYS = 1.02  # more workers that bring less than this are no gain
-ROUNDS, MOST_ROUNDS = 5, 12  # interleaved; more of them where the machine is busy
-SURE = 0.03  # standard error of a comparison at which it is believed
-PREFETCH = (2, 4)  # torch's default, and what helps where a few samples are slow
+NEAR = 0.95  # settings within 5 % of the best count as equal: the simplest is chosen
+PAYS = 1.02  # gain below which more workers do not pay
+ROUNDS, MOST_ROUNDS = 5, 12  # interleaved; more if the machine is busy
+SURE = 0.03  # standard error at which the rounds end
+PREFETCH = (2, 4)  # torch's default, and one for a few slow samples
 
 
 class Search:
     """Trials of one datamodule's train loader.
 
     Args:
-        dm: Prepared.
-        seconds: Of each measurement.
-        max_workers: The most to try; None: the cores.
-        progress: Gets a line for each measurement.
+        dm: Prepared already.
+        seconds: Duration of each measurement.
+        max_workers: Most workers to try; None: the number of cores.
+        progress: Called with a line for each measurement.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class Search:
         self.trials: dict[Setting, Trial] = {}
 
     def measure(self, setting: Setting) -> Trial:
-        """One more round of a setting."""
+        """Measure a setting once more."""
         trial = self.trials.setdefault(setting, Trial(setting))
         measure_round(self.dm, trial, self.seconds)
         self.progress(f"{setting}: {trial.rates[-1]:,.0f} samples/s")
         return trial
 
     def choose(self) -> Trial:
-        """Try what may pay, measure the best again and again, and take the simplest of them."""
+        """Try settings, measure the best ones in rounds, and return the simplest of the best."""
         self.measure(Setting(0))
         for kind in self.kinds:
             best = self._climb(kind)
             if best is not None and best.num_workers:
                 self.measure(best._replace(prefetch_factor=PREFETCH[-1]))
         ranked = sorted(self.trials.values(), key=lambda t: -t.rate)
-        # a single measurement may be far off: three are judged by more than one at least
+        # a single measurement may be far off: at least three settings go to the rounds
         left = [t for k, t in enumerate(ranked) if k < 3 or t.rate >= 0.6 * ranked[0].rate]
         for number in range(1, MOST_ROUNDS):
             for trial in left:
@@ -71,13 +71,13 @@ class Search:
         return min(near, key=lambda t: t.setting.effort)
 
     def _climb(self, kind: WorkerType) -> Setting | None:
-        """Worker counts by doubling while they pay, then those between the best's neighbours."""
+        """Double the worker count while it pays, then try counts near the best."""
         rates = {0: self.trials[Setting(0)].rate}
         count, idle = 1, 0
         while count <= self.most and idle < 2:
             rates[count] = self.measure(Setting(count, PREFETCH[0], kind)).rate
             fewer = max(rate for n, rate in rates.items() if n < count)
-            # more workers have stopped paying, if it was not chance
+            # twice in a row, as once may be chance
             idle = idle + 1 if count > 1 and rates[count] < PAYS * fewer else 0
             count = self.most if count < self.most < 2 * count else 2 * count
         best = max(rates, key=lambda n: rates[n])
@@ -90,11 +90,10 @@ class Search:
         return Setting(best, PREFETCH[0], kind) if best else None
 
     def compare_all(self, chosen: Trial) -> float:
-        """Measure every setting there is in interleaved rounds.
+        """Measure every setting in interleaved rounds.
 
         Returns:
-            The chosen setting's rate as a share of the best one's: the median over the rounds,
-            each of which compares what was measured within the same seconds.
+            The chosen setting's rate as a share of the best one's.
         """
         every = [Setting(0)]
         every += [
@@ -112,14 +111,13 @@ class Search:
 
 
 def compared(trials: list[Trial], rounds: int) -> list[float]:
-    """Rate of each trial as a share of the best one's, over its last rounds.
+    """Return the rate of each trial as a share of the best one's, over the last rounds.
 
-    A round measures all of them within the same seconds, so each is held against its own round:
-    a machine that was slow for a while was slow for all.
+    Each rate is compared within its round: a machine that was slow for a while was slow for all.
 
     Args:
         trials: Each with at least ``rounds`` rates, measured in turn.
-        rounds: The last ones count.
+        rounds: Number of rounds.
 
     Example:
         >>> compared([Trial(Setting(0), [10, 2]), Trial(Setting(1), [20, 4])], 2)
@@ -130,11 +128,11 @@ def compared(trials: list[Trial], rounds: int) -> list[float]:
 
 
 def scatter(trials: list[Trial], rounds: int) -> float:
-    """How uncertain those medians are: the largest standard error of one, about.
+    """Return the largest standard error of the medians that :func:`compared` uses.
 
     Args:
         trials: As in :func:`compared`.
-        rounds: The last ones count.
+        rounds: Number of rounds.
 
     Example:
         >>> scatter([Trial(Setting(0), [10, 2]), Trial(Setting(1), [20, 4])], 2)
@@ -149,7 +147,7 @@ def scatter(trials: list[Trial], rounds: int) -> float:
 
 
 def _by_round(trials: list[Trial], rounds: int) -> list[list[float]]:
-    """Each trial's last rates, as shares of their round's mean."""
+    """Return each trial's last rates as shares of the mean of their round."""
     last = [trial.rates[-rounds:] for trial in trials]
     means = [statistics.fmean(rates) for rates in zip(*last, strict=True)]
     return [[rate / mean for rate, mean in zip(rates, means, strict=True)] for rates in last]

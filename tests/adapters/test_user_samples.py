@@ -1,4 +1,4 @@
-"""What a source holds of a sample, before any transform."""
+"""The raw sample of a dataset, before any transform."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset
 
 from datamodules.adapters.dataset import Parts, WrappedDataset
-from datamodules.insight.sample_view import class_names, original
+from datamodules.adapters.user_samples import raw_image
+from datamodules.insight.split_view import class_names
 
 LEVELS = torch.arange(5 * 2 * 3 * 3, dtype=torch.uint8).reshape(5, 2, 3, 3)  # (N, H, W, C)
 
@@ -72,21 +73,21 @@ FIRST = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_image_is_shown_as_it_was_before_any_transform(holder):
-    found = original(HOLDERS[holder], 0)
+def test_an_image_is_shown_as_it_was_before_any_transform(holder):
+    found = raw_image(HOLDERS[holder], 0)
     assert torch.equal(found, LEVELS[FIRST.get(holder, 0)].permute(2, 0, 1))
 
 
 def test_looking_leaves_the_dataset_its_transform():
     dataset = Images(black)
-    original(dataset, 0)
+    raw_image(dataset, 0)
     assert dataset.transform is black
     assert torch.equal(dataset[0][0], torch.zeros(3, 2, 3))
 
 
 @pytest.mark.parametrize("dataset", [Needing(black), Bare()])
 def test_no_image_is_shown_where_none_can_be_had(dataset):
-    assert original(dataset, 0) is None
+    assert raw_image(dataset, 0) is None
 
 
 class Unread:
