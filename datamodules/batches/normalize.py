@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .kernels import kernels
+from .kernels import normalize_kernel
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -88,9 +88,9 @@ class Normalizer:
         """
         mean, std, table = self._host_constants()
         pixels = image.permute(1, 2, 0).numpy()
-        loops = kernels()
-        if loops is not None and pixels.flags.c_contiguous:
-            loops.normalize_image(pixels, table.numpy(), out.numpy())
+        kernel = normalize_kernel()
+        if kernel is not None and pixels.flags.c_contiguous:
+            kernel(pixels, table.numpy(), out.numpy())
         else:
             self._scaled(out.copy_(image)).sub_(mean).div_(std)
 
@@ -100,7 +100,9 @@ class Normalizer:
             levels = image.to(torch.float32, memory_format=torch.contiguous_format)
             return self._scaled(levels).sub_(mean).div_(std)
         out = self.memory(image.shape)
-        if kernels() is not None and image.is_contiguous(memory_format=torch.channels_last):
+        if normalize_kernel() is not None and image.is_contiguous(
+            memory_format=torch.channels_last
+        ):
             for one, row in zip(out, image, strict=True):
                 self.one(row, out=one)
             return out

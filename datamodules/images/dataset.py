@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.batch import Batch
-from datamodules.batches.kernels import load_kernels
+from datamodules.batches.kernels import load_kernel
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
 from datamodules.images.fast.fast_transform import fast_transform
@@ -70,7 +70,7 @@ class ImageDataset(Dataset[Any]):
             self._fast.normalizer if self._fast is not None else None
         )
         if self._fast is not None and len(self.sources) >= WORTH_COMPILING:
-            load_kernels()
+            load_kernel()
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -109,16 +109,15 @@ class ImageDataset(Dataset[Any]):
 
     def _image(self, index: int, seed: int | None) -> Any:
         fast = self._fast
-        if seed is not None and (fast is None or not fast.is_proved or not fast.takes_seeds):
+        if seed is not None:
             seed_all(seed)
-            seed = None
         if fast is None:
             return self.transform(self._whole(index))
-        before = None if fast.is_proved else random_state()
+        before = None if fast.has_run else random_state()
         try:
-            if fast.crop_first is not None:
-                return fast.of_boxes(self._boxes(index), seed)
-            return fast.of_image(self._whole(index))
+            if fast.head is not None:
+                return fast.from_boxes(self._boxes(index))
+            return fast.from_image(self._whole(index))
         except (TypeError, AttributeError):
             if before is None:
                 raise
@@ -162,7 +161,7 @@ class ImageDataset(Dataset[Any]):
     @property
     def draws_alone(self) -> bool:
         """Whether no draw needs the function mode of a worker thread."""
-        return self._fast is not None and self._fast.draws_alone
+        return self._fast is not None and self._fast.passes_generators
 
     def drawn_elsewhere(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
@@ -171,7 +170,7 @@ class ImageDataset(Dataset[Any]):
     def blank(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""
         blank = Image.new(self.mode, (256, 256))
-        image = self.transform(blank) if self._fast is None else self._fast.of_image(blank)
+        image = self.transform(blank) if self._fast is None else self._fast.from_image(blank)
         return image if self.targets is None else (image, 0)
 
     def describe(self, index: int) -> str:

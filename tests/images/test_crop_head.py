@@ -14,7 +14,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode, v2
 
 from datamodules.images.dataset import ImageDataset
-from datamodules.images.fast.crop_head import crop_first, flat, resized_size
+from datamodules.images.fast.crop_head import flatten, resized_size, split_head
 from datamodules.images.regions import WholeImage
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import random_state, seed_all
@@ -205,7 +205,7 @@ class Subclass(v2.RandomResizedCrop):
     ],
 )
 def test_what_is_not_known_by_its_exact_type_is_no_head(transform):
-    assert crop_first(list(flat(transform))) is None
+    assert split_head(list(flatten(transform))) is None
 
 
 def test_a_image_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_path):
@@ -261,8 +261,8 @@ def test_boxes_outside_the_box_are_not_looked_at():
             return super().box(*box)
 
     image = Watched(np.asarray(photo(90, 60)), "RGB")
-    crop_first([v2.RandomCrop(8)])(image)
-    crop_first([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(image)
+    split_head([v2.RandomCrop(8)])(image)
+    split_head([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(image)
     assert asked[0][2:] == (8, 8)
     assert asked[1][2] * asked[1][3] <= 0.21 * 90 * 60
 
@@ -282,5 +282,5 @@ def test_the_dataset_pickles(paths):
     row = data[0]
     seed_all(3)
     assert torch.equal(again[0], row)
-    assert again._fast.is_proved
+    assert again._fast.has_run
     assert data.unnormalized(0).dtype == again.unnormalized(0).dtype == torch.uint8

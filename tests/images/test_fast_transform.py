@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import random
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
 from contract import same
 from image_files import class_folders, quiet_trainer
 from PIL import Image
+from script_runs import write_images
 from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -130,7 +133,7 @@ def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
             getattr(folder(tmp_path, crop_first=on, **presets), f"{split}_dataset")._fast
             for on in (True, False)
         ]
-        assert first[0].crop_first.rest == []
+        assert first[0].head.tail == []
         assert first[1] is None
     with pytest.raises(ValueError, match="crop_first must be True or False, got 'no'"):
         folder(tmp_path, crop_first="no")
@@ -194,7 +197,7 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
         inner.transforms = (*steps, v2.RandomVerticalFlip(1.0))
     else:
         steps.append(v2.RandomVerticalFlip(1.0))
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         data[0]
 
 
@@ -217,7 +220,42 @@ def test_settings_that_are_read_once_may_not_change_in_place(place, name, value)
     keyed = KeyedDataset(data, collate_fn=collate)
     keyed.__getitems__([0])
     setattr(chain.transforms[place + 1], name, value)
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         data[0]
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         keyed.__getitems__([0])
+
+
+def drawing(samples):
+    """A collate that draws, as MixUp in it does."""
+    return torch.rand(3), random.random(), float(np.random.rand())
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_collate_fn_that_draws_gets_the_random_state_of_its_samples(workers, tmp_path):
+    root = write_images(tmp_path, each=6)
+    options = {"batch_size": 3, "seed": 1, "num_workers": workers, "image_size": 72}
+    options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
+    found = []
+    for fast in (True, False):
+        dm = ImageFolderDataModule(root, crop_first=fast, **options)
+        torch.manual_seed(len(found))
+        found.append(list(dm.train_dataloader()))
+    assert same(*found)
+    assert len({float(rand[0]) for rand, *_ in found[0]}) == len(found[0])
+
+
+def test_a_step_changed_during_an_epoch_leaves_the_random_state_of_the_consumer_alone(tmp_path):
+    root = write_images(tmp_path, each=8)
+    steps = [v2.RandomResizedCrop(72), v2.RandomHorizontalFlip()]
+    dm = ImageFolderDataModule(
+        root, batch_size=2, train_transform=v2.Compose(steps), num_workers=2, worker_type="thread"
+    )
+    torch.manual_seed(0)
+    expected = torch.rand(6)
+    torch.manual_seed(0)
+    drawn = []
+    for number, _ in zip(range(6), dm.train_dataloader(), strict=False):
+        steps[0].scale = (0.05 + number / 100, 1.0)
+        drawn.append(torch.rand(1))
+    assert torch.equal(torch.cat(drawn), expected)

@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 from datamodules.batches.collate import collate_inputs
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.dataset import ImageDataset
-from datamodules.images.fast.float_tail import lifted
+from datamodules.images.fast.float_tail import split_float_tail
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import seed_all
 from tests.images.test_crop_head import MEAN, STD, TO_FLOAT, both, paths, photo  # noqa: F401 - a fixture
@@ -80,13 +80,13 @@ def test_a_finished_batch_is_the_batch_of_finished_samples(paths, before, end): 
     ],
 )
 def test_other_ends_stay_where_they_are(steps):
-    assert lifted(v1.Compose(steps), 3) is None
+    assert split_float_tail(v1.Compose(steps), 3) is None
 
 
 def test_another_default_dtype_keeps_to_tensor_where_it_is():
     torch.set_default_dtype(torch.float64)
     try:
-        assert lifted(v1.ToTensor(), 3) is None
+        assert split_float_tail(v1.ToTensor(), 3) is None
     finally:
         torch.set_default_dtype(torch.float32)
 

@@ -75,12 +75,12 @@ def _image(data: ImageDataset, index: int, spent: dict[str, float]) -> Any:
     Path(path).read_bytes()
     again = time.perf_counter() - began  # decoding reads once more, from the cache
     fast = data._fast
-    if fast is not None and fast.crop_first is not None:
+    if fast is not None and fast.head is not None:
         boxes = _timed(spent, "decode", partial(data._boxes, index))
-        row = _timed(spent, "transform", lambda: fast.of_boxes(boxes))
+        row = _timed(spent, "transform", lambda: fast.from_boxes(boxes))
     else:
         image = _timed(spent, "decode", partial(data._whole, index))
-        change = data.transform if fast is None else fast.of_image
+        change = data.transform if fast is None else fast.from_image
         row = _timed(spent, "transform", lambda: change(image))
     spent["decode"] = max(0.0, spent["decode"] - again)
     if data.targets is None:
