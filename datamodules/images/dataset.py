@@ -18,6 +18,7 @@ from datamodules.batches.batch import Batch
 from datamodules.batches.kernels import load_kernel
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
+from datamodules.images.decode.pillow_state import warn_of_truncated_images
 from datamodules.images.fast.fast_transform import fast_transform
 from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
@@ -69,6 +70,7 @@ class ImageDataset(Dataset[Any]):
         self.normalizer: Normalizer | None = (
             self._fast.normalizer if self._fast is not None else None
         )
+        warn_of_truncated_images()
         if self._fast is not None and len(self.sources) >= WORTH_COMPILING:
             load_kernel()
 
