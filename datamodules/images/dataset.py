@@ -27,8 +27,8 @@ from datamodules.seeding.sample_seeds import Seeds, below
 from datamodules.seeding.thread_rng import drawn_elsewhere
 
 from .listing import list_images, report_skipped
-from .packed import PackedImages
 from .regions import Boxes, WholeImage
+from .sources import PackedImages
 from .transforms import ImageTransform
 
 WORTH_COMPILING = 256  # images: loading the compiled loops takes the time of a few thousand

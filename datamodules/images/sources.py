@@ -1,24 +1,26 @@
-"""Where the images of a split come from: files, drafts of them, a pack, the cache in RAM."""
+"""Sources of the images of a split: files, drafts of files, a pack, or the RAM cache."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from datamodules.images.decode.decode import decode_image
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.path_list import PathList
 
 from .cached import CachedImages, warn_of_room
-from .draft import DraftImages
 from .listing import seen_from
-from .packed import PackedImages
 from .ram_cache import RamCache
+from .regions import Boxes
 
-Rows = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
+DRAFT_SIDES = 2  # a draft keeps this multiple of the image size on its shorter side
 
 
 class ImageSources:
@@ -27,11 +29,16 @@ class ImageSources:
     Args:
         paths: The files of each split.
         mode: ``"RGB"`` or ``"L"``.
-        draft: Decode large JPEGs at a part of their size, for images of this size; None: at
-            their own.
+        draft: Image size for which large JPEGs are decoded at a part of their size; None: decode
+            them at full size.
 
     Attributes:
-        pack: What is read in the place of the files, or None.
+        pack: The pack that replaces the files, or None.
+
+    Example:
+        >>> sources = ImageSources({"train": PathList(["a.png", "b.png"])}, mode="RGB")
+        >>> list(sources.of("train", np.array([1])))
+        ['b.png']
     """
 
     def __init__(
@@ -39,25 +46,24 @@ class ImageSources:
     ) -> None:
         self.paths, self.mode, self.draft = dict(paths), mode, draft
         self.pack: ImagePack | None = None
-        self._rows: dict[str, Rows] = {}
-        self._in_ram: dict[str, CachedImages] = {}
-        self._is_room_said = False
+        self._rows: dict[str, Indices] = {}
+        self._cached: dict[str, CachedImages] = {}
+        self._has_warned = False
 
     def open_pack(self, path: str | Path, roots: list[Path]) -> None:
-        """Read a pack in the place of the files below one root.
+        """Read a pack in place of the files below one root.
 
         Raises:
-            ValueError: If there are several roots, or the pack does not hold these files as they
-                are.
+            ValueError: If there are several roots, or the pack was made from other files.
         """
         if len(roots) > 1:
-            raise ValueError("a pack goes with one root, got several")
+            raise ValueError(f"a pack needs one root, got {len(roots)}; pass one root, or no pack")
         self.pack = ImagePack(path)
         for split, paths in self.paths.items():
             self._rows[split] = self.pack.rows_of(list(seen_from(roots, paths)), paths)
 
-    def of(self, split: str, rows: Rows) -> Any:
-        """Sources of some images of a split."""
+    def of(self, split: str, rows: Indices) -> Any:
+        """Return the sources of some images of a split."""
         paths = self.paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
@@ -66,16 +72,66 @@ class ImageSources:
         return self.drafted(paths)
 
     def drafted(self, sources: Any) -> Any:
-        """Files, to be decoded at a part of their size where that was asked for."""
+        """Return files as drafts if ``draft`` is set, and other sources unchanged."""
         if self.draft is None or not isinstance(sources, PathList):
-            return sources  # nothing to be decoded from a file
+            return sources
         return DraftImages(sources, self.draft, mode=self.mode)
 
-    def cached(self, split: str, rows: Rows, cache: RamCache) -> CachedImages:
-        """As :meth:`of`, each kept from its first use on; warns once where there is no room."""
+    def cached(self, split: str, rows: Indices, cache: RamCache) -> CachedImages:
+        """Return :meth:`of` with a RAM cache; warn once if the cache is too small."""
         cache.add_part(split, len(self.paths[split]))
-        found = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)
-        self._in_ram[split] = found
-        if not self._is_room_said:
-            self._is_room_said = warn_of_room(list(self._in_ram.values()), cache.limit)
-        return found
+        images = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)
+        self._cached[split] = images
+        if not self._has_warned:
+            self._has_warned = warn_of_room(list(self._cached.values()), cache.limit)
+        return images
+
+
+class PackedImages(Sequence[Any]):
+    """M images of a pack as sources of an image dataset.
+
+    Args:
+        pack: The pack.
+        rows: (M,) int64, rows in the pack.
+        names: M paths of the packed files, for messages.
+    """
+
+    def __init__(self, pack: ImagePack, rows: Indices, names: Sequence[str]) -> None:
+        self.pack, self.names = pack, names
+        self.rows = torch.from_numpy(rows)  # workers get a tensor without a copy
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        return self.pack.content(int(self.rows[index]))
+
+    def boxes(self, index: int, *, mode: Literal["RGB", "L"]) -> Boxes:
+        """Return an image that is read by boxes; see :meth:`ImagePack.image`."""
+        return self.pack.image(int(self.rows[index]), mode=mode, name=lambda: self.names[index])
+
+
+class DraftImages(Sequence[Any]):
+    """Files as sources of an image dataset; large JPEGs are decoded at 1/2, 1/4 or 1/8 size.
+
+    Decoding a part of the frequencies of a JPEG gives a smaller image for less work, but not the
+    pixels of decoding and resizing: 0.2 of 255 apart on average. Other formats and small images
+    are decoded at full size.
+
+    Args:
+        paths: N paths.
+        image_size: Side of the model's input; an image keeps at least twice that on its shorter
+            side.
+        mode: ``"RGB"`` or ``"L"``.
+    """
+
+    def __init__(self, paths: Sequence[str], image_size: int, *, mode: Literal["RGB", "L"]) -> None:
+        self.names, self.least_side, self.mode = paths, DRAFT_SIDES * image_size, mode
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        """Return (H, W, C) uint8, C = 3 or 1."""
+        image = decode_image(self.names[index], mode=self.mode, least_side=self.least_side)
+        return np.atleast_3d(np.asarray(image))

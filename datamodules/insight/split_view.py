@@ -19,7 +19,7 @@ from datamodules.batches.nested import tensors_of
 from datamodules.core.datamodule import DataModule
 from datamodules.images.cached import CachedImages
 from datamodules.images.dataset import ImageDataset, PixelDataset
-from datamodules.images.draft import DraftImages
+from datamodules.images.sources import DraftImages
 from datamodules.readers.folders import IMAGE_SUFFIXES
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.tables.dataset import RowDataset

@@ -104,13 +104,13 @@ def test_files_that_cannot_be_read_are_named_or_left_out(root):
     ("options", "said"),
     [
         ({"normalize": "val"}, "normalize"),
-        ({"normalize": "train", "mean": [0.5] * 3}, "leave mean and std out"),
+        ({"normalize": "train", "mean": [0.5] * 3}, "remove mean and std"),
         (
             {
                 "normalize": "train",
                 "eval_transform": v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
             },
-            "finished already",
+            "normalized already",
         ),
     ],
 )

@@ -16,8 +16,7 @@ from PIL import Image, ImageFile, JpegImagePlugin
 from datamodules.batches.bad_samples import ImageError
 from datamodules.readers.folders import IMAGE_SUFFIXES
 
-from .jpeg_header import plain_header
-from .jpeg_pixels import Pixels, decode_plain
+from .jpeg import Pixels, decode_plain, plain_header
 from .open_image import (
     MAX_BYTES,
     MAX_PIXELS,

@@ -7,9 +7,9 @@ import pytest
 from made_images import blocks, encode, exif_block
 
 from datamodules.batches.bad_samples import ImageError
-from datamodules.images.decode import jpeg_pixels
+from datamodules.images.decode import jpeg
 from datamodules.images.decode.decode import decode_image, decode_pixels
-from datamodules.images.decode.jpeg_header import plain_header
+from datamodules.images.decode.jpeg import plain_header
 
 
 @pytest.fixture(params=["simplejpeg", "torchvision"])
@@ -18,7 +18,7 @@ def decoder(request, monkeypatch):
     if request.param == "simplejpeg":
         pytest.importorskip("simplejpeg")
     else:
-        monkeypatch.setattr(jpeg_pixels, "simplejpeg_decoder", lambda: None)
+        monkeypatch.setattr(jpeg, "simplejpeg_decoder", lambda: None)
     return request.param
 
 
