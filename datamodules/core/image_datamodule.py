@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.batches.mixup import Mix
-from datamodules.images.dataset import predict_sources
+from datamodules.images.sources import predict_sources
 from datamodules.settings.arguments import given_again, plain
 
 from .datamodule import DataModule

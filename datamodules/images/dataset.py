@@ -1,10 +1,9 @@
-"""Datasets of images: from files one by one, and from memory a batch at a time."""
+"""Datasets of images from files, one by one, and from memory, a batch at a time."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,36 +19,39 @@ from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
 from datamodules.images.decode.pillow_state import warn_of_truncated_images
 from datamodules.images.fast.fast_transform import fast_transform
-from datamodules.readers.folders import check_folder, contents
-from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import random_state, seed_all, set_random_state
 from datamodules.seeding.sample_seeds import Seeds, below
 from datamodules.seeding.thread_rng import drawn_elsewhere
 
-from .listing import list_images, report_skipped
 from .regions import Boxes, WholeImage
 from .sources import PackedImages
 from .transforms import ImageTransform
 
-WORTH_COMPILING = 256  # images: loading the compiled loops takes the time of a few thousand
+WORTH_COMPILING = 256  # images; compiling takes the time of a few thousand
 
 
 class ImageDataset(Dataset[Any]):
-    """Items are ``(image, target)``, or bare images where there are no targets.
+    """A dataset of ``(image, target)``, or of images if there are no targets.
 
     Args:
         sources: N paths, PIL images, arrays (H, W, C) or tensors (C, H, W).
         targets: (N,) int64 or (N, K) float32.
-        transform: What is done to each image; see :class:`ImageTransform`.
+        transform: Applied to each image; see :class:`ImageTransform`.
         mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
-        keys: (N,) int64, numbers that tell images without a path apart; None: 0 to N - 1.
-        part: What the numbers count, for errors: ``"train"`` gives ``train image 7``.
-        fast: Take the short ways that the transform allows, see
+        keys: (N,) int64 numbers of images without a path, for messages; None: 0 to N - 1.
+        part: Prefix of the numbers, for messages: ``"train"`` gives ``train image 7``.
+        fast: Crop before decoding and normalize on the batch where the transform allows it, see
             :class:`~datamodules.images.fast.fast_transform.FastTransform`.
 
     Attributes:
         normalizer: Normalizes a batch of :meth:`unnormalized` samples; None if the transform
             does it itself.
+
+    Example:
+        >>> white = Image.new("RGB", (4, 2), "white")
+        >>> image, target = ImageDataset([white], torch.tensor([3]), None)[0]
+        >>> image.shape, image.dtype, target
+        (torch.Size([3, 2, 4]), torch.uint8, 3)
     """
 
     def __init__(
@@ -87,11 +89,11 @@ class ImageDataset(Dataset[Any]):
         return image if self.targets is None else (image, sample[1])
 
     def unnormalized(self, index: int, seed: int | None = None) -> Any:
-        """An item before the end of the transform that ``finish`` does for the whole batch.
+        """Return an item before the steps that ``normalizer`` applies to the whole batch.
 
         Args:
-            index: Which.
-            seed: What the random generators are to be seeded by; None leaves them as they are.
+            index: Index of the item.
+            seed: Seeds the random generators first; None leaves them as they are.
         """
         image = self._image(index, seed)
         normalizer = self.normalizer
@@ -99,10 +101,10 @@ class ImageDataset(Dataset[Any]):
             len(normalizer.mean) if normalizer is not None else 3 if self.mode == "RGB" else 1
         )
         if _is_pixels(image) and len(image) != channels:
-            # the finishing step would leave it as it is, and the net would get raw bytes
+            # the normalizer would not change it, and the model would get raw bytes
             raise ValueError(
-                f"the transform made a uint8 image of {len(image)} channels, {self.mode!r} has "
-                f"{channels}; keep the channels, or choose the mode to fit"
+                f"the transform returned a uint8 image of {len(image)} channels, mode "
+                f"{self.mode!r} has {channels}; keep the channels, or pass another mode"
             )
         if self.targets is None:
             return image
@@ -123,7 +125,7 @@ class ImageDataset(Dataset[Any]):
         except (TypeError, AttributeError):
             if before is None:
                 raise
-            set_random_state(before)  # the transform may want tensors: see ImageTransform
+            set_random_state(before)  # the transform may expect tensors: see ImageTransform
             self._fast = self.normalizer = None
             return self.transform(self._whole(index))
 
@@ -152,7 +154,7 @@ class ImageDataset(Dataset[Any]):
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
 
     def check_unchanged(self) -> None:
-        """Refuse a transform that was changed in place since its short ways were found.
+        """Refuse a transform that was changed in place after it was split.
 
         Raises:
             RuntimeError: As :meth:`FastTransform.check_unchanged`.
@@ -176,24 +178,29 @@ class ImageDataset(Dataset[Any]):
         return image if self.targets is None else (image, 0)
 
     def describe(self, index: int) -> str:
-        """Path of an image, or its number where it came as pixels."""
-        source = getattr(self.sources, "names", self.sources)[index]  # packed ones have names
+        """Return the path of an image, or its number if it has none."""
+        source = getattr(self.sources, "names", self.sources)[index]
         return source if isinstance(source, str) else _numbered(index, self.keys, self.part)
 
 
 class PixelDataset(Dataset[Any]):
-    """Images in memory: a batch is one gather, shifted and flipped as a whole.
+    """A dataset of images in memory, read, shifted and flipped a batch at a time.
 
-    A random shift is a window of the padded image, so that cropping costs no more than reading;
-    its draws come from each sample's own seed.
+    A random shift is a window of the padded image, so that a crop costs no more than a copy. Random
+    numbers are drawn from the seed of each sample.
 
     Args:
         pixels: (N, C, H, W) uint8.
         targets: (N,) int64.
-        padding: Zeros put around each image for the random shift; 0: none.
-        flip: Whether half of the images are flipped left to right.
+        padding: Pixels of zeros around each image for the random shift; 0: no shift.
+        flip: Whether half of the images are flipped horizontally.
         keys: As in :class:`ImageDataset`.
         part: As in :class:`ImageDataset`.
+
+    Example:
+        >>> data = PixelDataset(torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.arange(5))
+        >>> data.get_batch(np.array([4, 0]), None).target
+        tensor([4, 0])
     """
 
     def __init__(
@@ -209,7 +216,7 @@ class PixelDataset(Dataset[Any]):
         self.targets, self.padding, self.flip = targets, padding, flip
         self.keys, self.part = keys, part
         padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
-        self.pixels = padded.contiguous()  # windows are cut by their place in memory
+        self.pixels = padded.contiguous()  # windows are cut by their offset in memory
         self.size = tuple(pixels.shape[2:])
         self.draws = bool(padding or flip)
 
@@ -223,11 +230,11 @@ class PixelDataset(Dataset[Any]):
         return batch.inputs[0], int(batch.target[0])
 
     def describe(self, index: int) -> str:
-        """Number of an image in the files."""
+        """Return the number of an image in the files."""
         return _numbered(index, self.keys, self.part)
 
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Seeds | None) -> Batch:
-        """One batch.
+        """Return one batch.
 
         Args:
             indices: (N,) int64.
@@ -236,19 +243,19 @@ class PixelDataset(Dataset[Any]):
         Returns:
             ``inputs`` (N, C, H, W) uint8, ``target`` (N,) int64.
         """
-        # checks the indices too: a window has none of its own to run into
+        # checks the indices, too: the windows are cut without bounds checks
         target = self.targets.index_select(0, torch.from_numpy(indices))
         image = self._windows(indices, seeds)
         if self.flip and seeds is not None:
             flipped = np.flatnonzero(below(seeds, 2, stream=2).numpy())
-            # torch mirrors a byte image in a third of NumPy's time
+            # torch flips a uint8 image in a third of NumPy's time
             image[flipped] = torch.from_numpy(image.take(flipped, 0)).flip(-1).numpy()
         return Batch(torch.from_numpy(image), target)
 
     def _windows(
         self, indices: npt.NDArray[np.int64], seeds: Seeds | None
     ) -> npt.NDArray[np.uint8]:
-        """(N, C, H, W) copies of the images, or of windows of them at random places."""
+        """Return (N, C, H, W) copies of the images, or of random windows of them."""
         whole = self.pixels.numpy()
         if not self.padding or not len(indices):
             cut: npt.NDArray[np.uint8] = whole.take(indices, 0)
@@ -259,43 +266,13 @@ class PixelDataset(Dataset[Any]):
         if seeds is not None:
             side = 2 * self.padding + 1
             top, left = np.divmod(below(seeds, side**2, stream=1).numpy(), side)
-        # A line of a window is one opaque cell that may begin at any byte: 128 windows of
-        # 3 x 32 x 32 are cut in 190 us, against 490 byte by byte in torch (2 cores, torch 2.14).
+        # A row of a window is one element of a void dtype at any byte offset: 128 windows of
+        # 3 x 32 x 32 take 190 us, against 490 byte by byte in torch (2 cores, torch 2.14).
         lines = np.ndarray((whole.size - width + 1,), f"V{width}", whole.data, strides=(1,))
         first = indices * (channels * high * wide) + top * wide + left
         within = np.arange(channels)[:, None] * (high * wide) + np.arange(height) * wide
-        found: npt.NDArray[np.uint8] = lines[first[:, None] + within.ravel()].view(np.uint8)
-        return found.reshape(len(indices), channels, height, width)
-
-
-def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
-    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or images.
-
-    Raises:
-        FileNotFoundError: If a folder does not exist.
-        ValueError: If nothing was given, the folder holds no image, or a single array was given.
-    """
-    if path is None:
-        raise ValueError("pass predict_path=, a folder, or a list of paths or images")
-    if isinstance(path, str | Path):
-        if Path(path).expanduser().is_file():
-            return PathList([str(Path(path).expanduser())])
-        folder = check_folder(path, "predict_path")
-        found, skipped = list_images(folder)
-        if not found:
-            raise ValueError(f"predict_path={str(path)!r} holds no images; {contents(folder)}")
-        report_skipped(skipped)
-        return PathList(found)
-    if isinstance(path, Image.Image):
-        return [path]
-    if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
-        raise ValueError(
-            f"predict_path is one array {tuple(path.shape)}; give a list of images: [array]"
-        )
-    items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
-    if not items:
-        raise ValueError("predict_path is an empty list; give paths or images")
-    return PathList(items) if all(isinstance(item, str) for item in items) else items
+        windows: npt.NDArray[np.uint8] = lines[first[:, None] + within.ravel()].view(np.uint8)
+        return windows.reshape(len(indices), channels, height, width)
 
 
 def _is_pixels(image: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -9,13 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
+from torch import Tensor
 
 from datamodules.images.decode.decode import decode_image
 from datamodules.images.packs.image_pack import ImagePack
+from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
 
 from .cached import CachedImages, warn_of_room
-from .listing import seen_from
+from .listing import list_images, report_skipped, seen_from
 from .ram_cache import RamCache
 from .regions import Boxes
 
@@ -135,3 +139,33 @@ class DraftImages(Sequence[Any]):
         """Return (H, W, C) uint8, C = 3 or 1."""
         image = decode_image(self.names[index], mode=self.mode, least_side=self.least_side)
         return np.atleast_3d(np.asarray(image))
+
+
+def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
+    """Return the sources of ``predict_path``: a folder, a file, or a list of paths or images.
+
+    Raises:
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If it is None or an empty list, a folder without images, or a single array.
+    """
+    if path is None:
+        raise ValueError("pass predict_path=, a folder, or a list of paths or images")
+    if isinstance(path, str | Path):
+        if Path(path).expanduser().is_file():
+            return PathList([str(Path(path).expanduser())])
+        folder = check_folder(path, "predict_path")
+        paths, skipped = list_images(folder)
+        if not paths:
+            raise ValueError(f"predict_path={str(path)!r} has no images; {contents(folder)}")
+        report_skipped(skipped)
+        return PathList(paths)
+    if isinstance(path, Image.Image):
+        return [path]
+    if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
+        raise ValueError(
+            f"predict_path is one array {tuple(path.shape)}; pass a list of images: [array]"
+        )
+    items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
+    if not items:
+        raise ValueError("predict_path is an empty list; pass paths or images")
+    return PathList(items) if all(isinstance(item, str) for item in items) else items

@@ -53,8 +53,8 @@ class ImageTransform:
     """Call a transform on an image and convert the result to a row of a batch.
 
     The transform is called with a PIL image, as in torchvision's datasets. If that raises a
-    TypeError or AttributeError and a tensor does not, it is called with a uint8 tensor (C, H, W) from
-    then on.
+    TypeError or AttributeError and a tensor does not, it is called with uint8 tensors (C, H, W)
+    from then on.
 
     Args:
         transform: Any callable; None returns the image.

@@ -11,7 +11,8 @@ from PIL import Image
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from datamodules.images.dataset import ImageDataset, PixelDataset, predict_sources
+from datamodules.images.dataset import ImageDataset, PixelDataset
+from datamodules.images.sources import predict_sources
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.sample_seeds import below
 
@@ -84,7 +85,7 @@ def test_orientation_is_applied(tmp_path):
 def test_a_transform_that_changes_the_channels_is_refused(mode, channels):
     change = v1.Grayscale(1) if mode == "RGB" else v2.RGB()
     dataset = ImageDataset(pixels(), None, change, mode=mode)
-    message = f"made a uint8 image of {4 - channels} channels, '{mode}' has {channels}"
+    message = f"uint8 image of {4 - channels} channels, mode '{mode}' has {channels}"
     with pytest.raises(ValueError, match=message):
         dataset[0]
     floats = ImageDataset(pixels(), None, v1.Compose([change, v1.ToTensor()]), mode=mode)
@@ -224,7 +225,7 @@ def test_a_file_a_list_of_paths_and_lists_of_images(tmp_path, monkeypatch):
 def test_what_cannot_be_predicted_says_so(tmp_path):
     with pytest.raises(ValueError, match="pass predict_path="):
         predict_sources(None)
-    with pytest.raises(ValueError, match="holds no images; it is empty"):
+    with pytest.raises(ValueError, match="has no images; it is empty"):
         predict_sources(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"predict_path='.*nowhere' does not exist"):
         predict_sources(tmp_path / "nowhere")

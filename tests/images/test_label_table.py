@@ -221,7 +221,7 @@ def test_a_broken_parquet_file_is_named(tmp_path):
 def test_a_missing_table_says_where_it_was_looked_for(tmp_path):
     images(tmp_path, "a.jpg")
     (tmp_path / "train.csv").write_text("")
-    message = r"'trian.csv' exists neither under root nor in the working directory; .* \(a.jpg, train.csv\)"
+    message = r"'trian.csv' exists neither under root nor in the working .* \(a.jpg, train.csv\)"
     with pytest.raises(FileNotFoundError, match=message):
         read_label_table(Path("trian.csv"), tmp_path, file_column="a", label_column="b")
 

@@ -741,7 +741,7 @@ def test_real_photos_in_three_parts_are_read(data_dir):
         ({"val_split": 0.7, "test_split": 0.5}, "fractions must sum to at most 1, got val=0.7"),
         ({"val_split": 1.5}, "val_split=1.5 is a float and so a fraction"),
         ({"std": [0.0, 1.0, 1.0]}, "std > 0"),
-        ({"mean": []}, "one value a channel"),
+        ({"mean": []}, "one value per channel"),
         ({"classes": ["a", "a"]}, "a name twice"),
         ({"mean": [123.0, 117.0, 104.0]}, "on the scale 0 to 1, .*; divide by 255"),
     ],
