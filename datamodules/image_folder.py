@@ -26,7 +26,7 @@ from .images.transforms import eval_preset, train_preset
 from .readers.folders import check_roots, has_folders, split_folders
 from .readers.path_list import PathList
 from .settings.class_map import ClassMap, given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.split import fingerprint
 
 
@@ -246,7 +246,7 @@ class ImageFolderDataModule(ImageDataModule):
         group = self.split_options.group
         if given and isinstance(group, str):
             of = matched(group, relative)
-            check_apart({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
+            check_disjoint({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
         self._map = ClassMap(names, {split: labels[part] for split, part in parts.items()})
         self._images = ImageSources(
             {split: paths.take(part) for split, part in parts.items()},

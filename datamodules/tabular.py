@@ -10,7 +10,7 @@ import numpy as np
 from .core.datamodule import SPLITS, DataModule, Split
 from .settings.arguments import check_name
 from .settings.class_map import given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
@@ -325,7 +325,7 @@ class TabularDataModule(DataModule):
         if group is not None and given:
             parts = {split: self._parts[split] for split in ("train", *given)}
             groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in parts.items()}
-            check_apart(groups, repr(group))
+            check_disjoint(groups, repr(group))
 
     def _limit(self, split: str) -> None:
         part = self._parts[split]

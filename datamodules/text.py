@@ -15,11 +15,12 @@ from .batches.bad_samples import check_on_error
 from .core.datamodule import DataModule, Split
 from .readers.folders import split_folders
 from .sampling.length_buckets import pads_to_bound
+from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name
 from .settings.class_map import ClassMap, given_classes
-from .splits.groups import check_apart
+from .splits.groups import check_disjoint
 from .splits.split import fingerprint
-from .texts.dataset import Indices, PaddingSide, TextDataset
+from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
@@ -162,7 +163,7 @@ class TextDataModule(DataModule):
             )
             group = self.split_options.group
             if given and isinstance(group, str):
-                check_apart({part: t.extra[group].tolist() for part, t in tables.items()}, group)
+                check_disjoint({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
             for split in given:
                 rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))

@@ -1,4 +1,4 @@
-"""Models for the datamodules: a classifier, a regressor and the networks they build by name."""
+"""Classifier and regressor for the datamodules, and the networks they build by name."""
 
 from .classifier import Classifier
 from .nets import build_net, net_names

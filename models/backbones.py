@@ -1,4 +1,4 @@
-"""Networks without their last layer, whose outputs are features."""
+"""Remove the last layer of networks, so that they return features."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from torch import nn
 from .nets import build_net
 from .training import TrainingModule
 
-RARE = 7919  # a number of outputs that no inner layer has
+PLACEHOLDER_OUTPUTS = 7919  # no inner layer has this number of outputs
 
 
 def build_backbone(
     net: str, *, input_sizes: dict[str, Any] | None = None, weights: str | None = None
 ) -> nn.Module:
-    """A network by name that gives (N, F) features.
+    """Build a network that returns (N, F) features.
 
     Args:
-        net: As :func:`~models.nets.build_net` takes it.
-        input_sizes: As :func:`~models.nets.input_kind` takes them.
-        weights: For torchvision nets, a name of their weights enum, such as ``"DEFAULT"``.
+        net: Name, see :func:`~models.nets.build_net`.
+        input_sizes: See :func:`~models.nets.input_kind`.
+        weights: Name of pretrained weights of a torchvision network, such as ``"DEFAULT"``.
 
     Raises:
-        ValueError: If a name is unknown, or the net has no last layer of its own.
+        ValueError: If a name is unknown, or the network has no linear last layer.
     """
-    whole = build_net(net, num_outputs=RARE, input_sizes=input_sizes, weights=weights)
-    return without_head(whole, RARE)
+    whole = build_net(
+        net, num_outputs=PLACEHOLDER_OUTPUTS, input_sizes=input_sizes, weights=weights
+    )
+    return without_head(whole, PLACEHOLDER_OUTPUTS)
 
 
 def trained_backbone(model: TrainingModule) -> nn.Module:
-    """The network of a trained model, without its last layer."""
+    """Return the network of a trained model without its last layer."""
     outputs: Any = model.hparams.get("num_classes") or model.hparams.get("num_targets")
     return without_head(model.net, int(outputs))
 
 
 def without_head(net: nn.Module, num_outputs: int) -> nn.Module:
-    """Put the identity in place of the last layer with so many outputs.
+    """Replace the last linear layer with ``num_outputs`` outputs by the identity.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such layer.
     """
     for path, layer in reversed(list(net.named_modules())):
         if isinstance(layer, nn.Linear) and layer.out_features == num_outputs:
@@ -47,6 +49,6 @@ def without_head(net: nn.Module, num_outputs: int) -> nn.Module:
             setattr(net.get_submodule(parent), name, nn.Identity())
             return net
     raise ValueError(
-        f"{type(net).__name__} has no last linear layer with {num_outputs} outputs; choose another "
-        "net, or pass one of your own that gives (N, F)"
+        f"{type(net).__name__} has no linear layer with {num_outputs} outputs; choose another net, "
+        "or pass a module of your own that returns (N, F)"
     )

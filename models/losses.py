@@ -1,4 +1,4 @@
-"""What is minimised: a loss for each row, so that the loss of a split is exact on all ranks."""
+"""Losses per row, so that the loss of a split is exact on any number of ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Task = Literal["multiclass", "multilabel"]
+ClassificationTask = Literal["multiclass", "multilabel"]
 REGRESSION_LOSSES: dict[str, Callable[..., Tensor]] = {
     "mse": F.mse_loss,
     "mae": F.l1_loss,
@@ -18,7 +18,7 @@ REGRESSION_LOSSES: dict[str, Callable[..., Tensor]] = {
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Losses are taken in float32 where the network computes in half precision."""
+    """Convert half precision to float32, in which losses are computed."""
     return values if values.dtype == torch.float64 else values.float()
 
 
@@ -26,23 +26,23 @@ def classification_losses(
     logits: Tensor,
     target: Tensor,
     *,
-    task: Task,
+    task: ClassificationTask,
     class_weights: Tensor | None = None,
     label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each row, and what it counts.
+    """Return the loss and the weight of each row.
 
-    The loss of a batch or of a split is the sum of the first over the sum of the second.
+    The loss of a batch or split is the sum of the losses over the sum of the weights.
 
     Args:
         logits: (N, K) float.
         target: (N,) int64; (N, K) float of shares that sum to 1 (mixed images), or of 0 and 1
-            where ``task`` is ``"multilabel"``.
-        task: ``"multiclass"`` for cross-entropy, ``"multilabel"`` for binary cross-entropy, the
-            mean over the labels.
-        class_weights: (K,) float: what a row of each class counts, or with several labels what
-            a positive counts against a negative.
-        label_smoothing: Share of the target that is spread evenly.
+            for ``"multilabel"``.
+        task: ``"multiclass"`` for cross-entropy, ``"multilabel"`` for the mean binary
+            cross-entropy of the labels.
+        class_weights: (K,) float: weight of each class, or for ``"multilabel"`` weight of a
+            positive relative to a negative.
+        label_smoothing: Share of the target that is divided evenly between the classes.
 
     Returns:
         Two (N,) tensors of the logits' dtype.
@@ -67,16 +67,18 @@ def classification_losses(
     return losses, weights
 
 
-def balanced_weights(class_counts: list[int], *, num_rows: int, task: Task) -> list[float]:
-    """Weights that give every class the same say.
+def balanced_weights(
+    class_counts: list[int], *, num_rows: int, task: ClassificationTask
+) -> list[float]:
+    """Return the class weights with which every class contributes equally to the loss.
 
     Args:
         class_counts: Training rows of each class.
         num_rows: All training rows.
-        task: With one label a row, ``num_rows / (K * count)``; with several, the negatives of
-            each label over its positives.
+        task: ``"multiclass"``: ``num_rows / (K * count)``, as in scikit-learn; ``"multilabel"``:
+            negatives over positives of each label.
     """
-    # a class without training rows has no loss to weigh
+    # the weight of a class without training rows is not used
     counts = [max(1, count) for count in class_counts]
     if task == "multilabel":
         return [max(1, num_rows - count) / count for count in counts]
@@ -84,14 +86,14 @@ def balanced_weights(class_counts: list[int], *, num_rows: int, task: Task) -> l
 
 
 def match_shapes(outputs: Tensor, target: Tensor) -> Tensor:
-    """Outputs in the target's shape: a last dimension of 1 may come or go, nothing else.
+    """Reshape outputs to the target's shape, which may differ by a last dimension of 1 only.
 
     Args:
         outputs: (N,) or (N, T).
         target: (N,) or (N, T).
 
     Raises:
-        ValueError: If they differ in more, where a loss would pair every row with every other.
+        ValueError: If they differ otherwise: a loss would broadcast every row to every other.
     """
     if outputs.shape[:1] == target.shape[:1] and outputs.numel() == target.numel():
         return outputs.reshape(target.shape)

@@ -1,8 +1,7 @@
-"""Figures over a whole split, the same on any number of processes and in every precision.
+"""Metrics over a whole split, equal on any number of ranks and in every precision.
 
-The modules' metrics are ``torchmetrics`` objects of two kinds: a running weighted mean for
-training, and the rows themselves for evaluation, from which every score is computed once, at the
-end. Rows can be gathered from ranks that saw none, and sums over them are taken in float64.
+Training uses a weighted mean over batches. Evaluation stores all rows, gathers them from all ranks
+(also from ranks without a batch) and computes every score once, in float64.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from torchmetrics.utilities import dim_zero_cat
 class WeightedMean(Metric):
     """Sum of values over sum of weights, across batches and ranks.
 
-    Unlike ``torchmetrics.MeanMetric`` it stays float32 in a model that was converted to bfloat16,
-    where a sum would stop growing at 256, and it keeps NaN: a loss that diverged must show.
+    Unlike ``torchmetrics.MeanMetric`` it stays float32 in a model converted to bfloat16, where a
+    sum stops growing at 256, and it keeps NaN, so that a diverged loss is visible.
     """
 
     full_state_update = False
@@ -30,20 +29,20 @@ class WeightedMean(Metric):
         self.add_state("totals", torch.zeros(2), dist_reduce_fx="sum")
 
     def update(self, value_sum: Tensor, weight_sum: Tensor) -> None:
-        """Add a batch's sums, two scalars."""
+        """Add the sums of a batch, two scalars."""
         added = torch.stack([value_sum.detach().float(), weight_sum.detach().float()])
-        self.totals = self.totals + added  # not +=, which would keep a converted state's dtype
+        self.totals = self.totals + added  # not +=, which would keep the dtype of a converted state
 
     def compute(self) -> Tensor:
-        """The mean, a scalar."""
+        """Return the mean, a scalar."""
         return self.totals[0] / self.totals[1]
 
 
 class RowStore(Metric):
-    """Every row of a split, from all ranks, as one tensor per column.
+    """All rows of a split from all ranks, one tensor per column.
 
     Args:
-        columns: Names; each update passes one (N, ...) tensor for each of them.
+        columns: Names; each update passes one (N, ...) tensor per name.
     """
 
     full_state_update = False
@@ -55,9 +54,9 @@ class RowStore(Metric):
             self.add_state(column, [], dist_reduce_fx="cat")
 
     def begin(self, **empty: Tensor) -> None:
-        """Start anew with rows of the right shape and dtype, but none of them.
+        """Reset, and store 0 rows of the right shape and dtype.
 
-        A rank that gets no batch then joins the gathering like the others.
+        A rank without a batch can then take part in the gather.
         """
         self.reset()
         self.update(**{column: rows.to(self.device) for column, rows in empty.items()})
@@ -68,20 +67,20 @@ class RowStore(Metric):
             getattr(self, column).append(rows[column].detach())
 
     def compute(self) -> Tensor:
-        """How many rows there are, a scalar."""
+        """Return the number of rows, a scalar."""
         return torch.tensor(len(dim_zero_cat(getattr(self, self.columns[0]))))
 
     def gather(self) -> dict[str, Tensor]:
-        """All rows: rank 0's first, each rank's in the order it saw them.
+        """Return all rows, rank after rank.
 
-        Not by :meth:`compute`, from whose result torchmetrics drops dimensions of a single row.
+        Not :meth:`compute`, since torchmetrics squeezes its result for a single row.
         """
         with self.sync_context():
             return {column: dim_zero_cat(getattr(self, column)) for column in self.columns}
 
 
 def weighted_mean(rows: dict[str, Tensor]) -> float:
-    """The loss of a split: ``loss`` (N,) summed over ``weight`` (N,) summed."""
+    """Return the loss of a split: the sum of ``loss`` (N,) over the sum of ``weight`` (N,)."""
     # on the CPU: Apple's device has no float64
     return float(rows["loss"].cpu().double().sum() / rows["weight"].cpu().double().sum())
 
@@ -89,22 +88,22 @@ def weighted_mean(rows: dict[str, Tensor]) -> float:
 def classification_scores(
     probabilities: Tensor, target: Tensor, *, task: Literal["multiclass", "multilabel"]
 ) -> tuple[dict[str, float], Tensor]:
-    """Score the rows of a split.
+    """Compute the scores of a split.
 
-    ``accuracy`` is the share of right rows (of right labels, with several labels a row).
-    ``macro_accuracy`` is the mean recall of the classes that occur, which scikit-learn calls
-    balanced accuracy; with several labels it is the mean of each label's balanced accuracy.
-    ``macro_f1`` leaves out classes that neither occur nor are predicted, ``auroc`` (one class
-    against the rest) those that cover all rows or none.
+    ``accuracy`` is the fraction of correct rows (for multi-label data, of correct labels).
+    ``macro_accuracy`` is the mean recall of the classes that occur, scikit-learn's balanced
+    accuracy; for multi-label data the mean of the labels' balanced accuracies. ``macro_f1``
+    ignores classes that neither occur nor are predicted, ``auroc`` (one-vs-rest) classes that
+    occur in all rows or none.
 
     Args:
         probabilities: (N, K) float.
-        target: (N,) int64, or (N, K) of 0 and 1 with several labels.
+        target: (N,) int64, or (N, K) of 0 and 1 for multi-label data.
         task: ``"multiclass"`` or ``"multilabel"``.
 
     Returns:
-        The scores, without those that the rows leave undefined, and the confusion counts, int64
-        on the CPU: (K, K) with a row for each true class, or (K, 2, 2) with several labels.
+        The scores that are defined, and the confusion counts, int64 on the CPU: (K, K) with rows:
+        true class, columns: predicted class; or (K, 2, 2) for multi-label data.
     """
     num_classes = probabilities.shape[1]
     if task == "multilabel":
@@ -122,11 +121,11 @@ def classification_scores(
         tn = confusion.sum() - tp - fn - fp
         recalls = tp / (tp + fn)
         positive = torch.arange(num_classes, device=target.device)[:, None] == target
-    right = tp.sum() if task == "multiclass" else (tp + tn).sum()
+    correct = tp.sum() if task == "multiclass" else (tp + tn).sum()
     rows = confusion.sum()
     scores = {
-        "accuracy": right / rows,
-        "macro_accuracy": recalls.nanmean(0).nanmean(),  # 0 / 0 is NaN: a class that is absent
+        "accuracy": correct / rows,
+        "macro_accuracy": recalls.nanmean(0).nanmean(),  # 0 / 0 is NaN for an absent class
         "macro_f1": (2 * tp / (2 * tp + fp + fn)).nanmean(),
         "auroc": _macro_auroc(probabilities.T, positive),
     }
@@ -134,15 +133,15 @@ def classification_scores(
 
 
 def _macro_auroc(scores: Tensor, positive: Tensor) -> Tensor:
-    """Mean over classes of the area under the ROC curve; (K, N) scores and bool."""
+    """Return the mean area under the ROC curve over K classes; scores and labels are (K, N)."""
     areas = [_auroc(row, is_positive) for row, is_positive in zip(scores, positive, strict=True)]
     return torch.tensor(areas, dtype=torch.float64).nanmean()
 
 
 def _auroc(scores: Tensor, positive: Tensor) -> float:
-    """The share of (positive, negative) pairs in the right order, a tie counting half.
+    """Return the fraction of (positive, negative) pairs in the right order; a tie counts half.
 
-    Counted in whole numbers, so that the order of the rows cannot change the last digit.
+    Counts integers, so that the order of the rows does not change the last digit.
     """
     positives, negatives = scores[positive], scores[~positive].sort().values
     pairs = positives.numel() * negatives.numel()
@@ -154,10 +153,10 @@ def _auroc(scores: Tensor, positive: Tensor) -> float:
 
 
 def regression_scores(predicted: Tensor, target: Tensor) -> dict[str, float]:
-    """MAE, RMSE and R2, each the mean over the targets, as scikit-learn has them.
+    """Compute MAE, RMSE and R2 as scikit-learn does, each the mean over the targets.
 
     Args:
-        predicted: (N, T) in the target's units.
+        predicted: (N, T).
         target: (N, T) in the same units.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Networks for images, and the one place that builds any network by its name.
+"""Build networks by name, and a small residual network for images.
 
-A network takes the parts of the batch's inputs: ``forward(image)``,
-``forward(numeric, categorical)`` or ``forward(input_ids, attention_mask)``, and returns
-(N, num_outputs) logits or values. Its last layer is called ``head``; the rest is the backbone.
+A network is called as ``net(image)``, ``net(numeric, categorical)`` or
+``net(input_ids, attention_mask)`` and returns (N, num_outputs) logits or values. Its last layer is
+called ``head``; all other layers are the backbone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .arguments import did_you_mean
-from .tabular_nets import TabularMLP, TabularResNet
+from .tabular_nets import TabularMLP
 from .text_nets import TextBag, TextTransformer
 from .vision_nets import build_torchvision_net, torchvision_names
 
-Kind = Literal["image", "table", "text"]
+InputKind = Literal["image", "table", "text"]
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut; ``stride`` 2 halves height and width."""
+    """Two 3x3 convolutions and a shortcut; ``stride=2`` halves height and width."""
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -31,12 +31,12 @@ class ResidualBlock(nn.Module):
         self.norm1 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels)
-        # the block starts as the identity, which lets the net train without a long warm-up
+        # the block starts as the identity, so that training needs no long warm-up
         nn.init.zeros_(self.norm2.weight)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or in_channels != channels:
             self.shortcut = nn.Sequential(
-                # ceil_mode: a 7x7 image becomes 4x4 here as it does in the convolution
+                # ceil_mode: 7x7 becomes 4x4, as in the convolution
                 nn.AvgPool2d(stride, ceil_mode=True) if stride != 1 else nn.Identity(),
                 nn.Conv2d(in_channels, channels, 1, bias=False),
                 nn.BatchNorm2d(channels),
@@ -50,7 +50,7 @@ class ResidualBlock(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """A residual net for small images, from 8x8 to about 64x64, with any number of channels.
+    """A residual network for small images, 8x8 to about 64x64, with any number of channels.
 
     The first convolution keeps the resolution, and each stage after the first halves it.
 
@@ -59,7 +59,7 @@ class SmallResNet(nn.Module):
         num_outputs: Logits per image.
         widths: Channels of each stage.
         blocks: Residual blocks in each stage.
-        dropout: Share of the pooled features dropped before the head.
+        dropout: Dropout probability before the head.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class SmallResNet(nn.Module):
 
 
 class NetSpec(NamedTuple):
-    """A network of this package: what it reads, its class, and how its sizes are passed."""
+    """A network of this package: kind of its inputs, its class, and its arguments from sizes."""
 
-    kind: Kind
+    kind: InputKind
     cls: Callable[..., nn.Module]
     sizes: Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -119,26 +119,25 @@ def _text_sizes(sizes: dict[str, Any]) -> dict[str, Any]:
 NETS = {
     "small_resnet": NetSpec("image", SmallResNet, _image_sizes),
     "tabular_mlp": NetSpec("table", TabularMLP, _table_sizes),
-    "tabular_resnet": NetSpec("table", TabularResNet, _table_sizes),
     "text_bag": NetSpec("text", TextBag, _text_sizes),
     "text_transformer": NetSpec("text", TextTransformer, _text_sizes),
 }
 
 
 def net_names() -> list[str]:
-    """Every name :func:`build_net` knows: this package's nets, then torchvision's."""
+    """Return the names that :func:`build_net` accepts: first this package, then torchvision."""
     return [*NETS, *torchvision_names()]
 
 
-def input_kind(input_sizes: dict[str, Any]) -> Kind:
-    """What the inputs are, read off the sizes a datamodule gives.
+def input_kind(input_sizes: dict[str, Any]) -> InputKind:
+    """Return the kind of inputs with the given sizes.
 
     Args:
         input_sizes: ``{"input_shape": [C, H, W]}`` (or ``[F]`` for rows of numbers),
             ``{"num_numeric": F, "cardinalities": [...]}`` or ``{"vocab_size": V}``.
 
     Raises:
-        ValueError: If they are none of these.
+        ValueError: If the sizes are none of these.
     """
     if "vocab_size" in input_sizes:
         return "text"
@@ -155,17 +154,16 @@ def input_kind(input_sizes: dict[str, Any]) -> Kind:
 
 
 def resolve_net(name: str, input_sizes: dict[str, Any] | None) -> str:
-    """Check a name, and replace ``"auto"`` by the net that suits the inputs.
+    """Check a name, and replace ``"auto"`` by a network that suits the inputs.
 
-    Images of up to 64 pixels take ``small_resnet`` and larger ones ``resnet18``, tables
-    ``tabular_mlp`` and texts ``text_bag``.
+    That is ``small_resnet`` for images of up to 64 pixels and ``resnet18`` for larger ones,
+    ``tabular_mlp`` for tables and ``text_bag`` for texts.
 
     >>> resolve_net("auto", {"input_shape": [3, 32, 32]})
     'small_resnet'
 
     Raises:
-        ValueError: If the name is unknown (the closest one is suggested), or ``"auto"`` has no
-            sizes to go by.
+        ValueError: If the name is unknown, or ``"auto"`` is used without sizes.
     """
     if name != "auto":
         if name not in NETS and name not in torchvision_names():
@@ -177,9 +175,8 @@ def resolve_net(name: str, input_sizes: dict[str, Any] | None) -> str:
         return name
     if input_sizes is None:
         raise ValueError(
-            "net='auto' needs to know the inputs, but neither the datamodule nor the arguments "
-            "give input_sizes; pass for example input_sizes={'input_shape': [3, 32, 32]}, "
-            "or name a net"
+            "net='auto' needs input_sizes, and neither the datamodule nor the arguments have "
+            "them; pass for example input_sizes={'input_shape': [3, 32, 32]}, or name a net"
         )
     kind = input_kind(input_sizes)
     if kind == "image":
@@ -200,13 +197,18 @@ def build_net(
     Args:
         name: One of :func:`net_names` or ``"auto"``.
         num_outputs: Logits or values per row.
-        input_sizes: As :func:`input_kind` takes them. A torchvision net does without (3 channels).
-        options: More keyword arguments for the network's constructor.
-        weights: For torchvision nets, a name of their weights enum, such as ``"DEFAULT"``.
+        input_sizes: See :func:`input_kind`; optional for torchvision networks (3 channels).
+        options: More keyword arguments of the network.
+        weights: Name of pretrained weights of a torchvision network, such as ``"DEFAULT"``.
 
     Raises:
-        ValueError: If the name, the weights or an option is unknown, or if the network cannot
-            take such inputs.
+        ValueError: If the name, the weights or an option is unknown, or if the network does not
+            fit the inputs.
+
+    Example:
+        >>> net = build_net("tabular_mlp", num_outputs=3, input_sizes={"num_numeric": 5})
+        >>> net.head.out_features
+        3
     """
     name = resolve_net(name, input_sizes)
     options = options or {}
@@ -220,14 +222,14 @@ def build_net(
         )
     if weights is not None:
         raise ValueError(
-            f"weights={weights!r} belongs to a torchvision net such as resnet18, and {name!r} "
-            "has none; leave weights out or change net"
+            f"weights={weights!r} needs a torchvision network such as resnet18, {name!r} has no "
+            "pretrained weights; leave weights out or change net"
         )
     spec = NETS[name]
     if input_sizes is None:
         raise ValueError(
             f"net={name!r} needs input_sizes, and neither the datamodule nor the arguments "
-            "give them; pass for example input_sizes={'input_shape': [3, 32, 32]}"
+            "have them; pass for example input_sizes={'input_shape': [3, 32, 32]}"
         )
     if kind != spec.kind:
         raise ValueError(_wrong_kind(name, spec.kind, kind))
@@ -245,8 +247,8 @@ def build_net(
     return spec.cls(num_outputs=num_outputs, **spec.sizes(input_sizes), **options)
 
 
-def _wrong_kind(name: str, wanted: Kind, found: Kind | None) -> str:
+def _wrong_kind(name: str, wanted: InputKind, found: InputKind | None) -> str:
     names = [other for other, spec in NETS.items() if spec.kind == found]
     if found == "image":
-        names.append("a torchvision net")
-    return f"net {name!r} reads {wanted}s, but the data are {found}s; choose {' or '.join(names)}"
+        names.append("a torchvision network")
+    return f"net {name!r} is for {wanted}s, the data are {found}s; choose {' or '.join(names)}"

@@ -1,4 +1,4 @@
-"""Networks for tables: numbers, and codes of categories through embeddings."""
+"""Networks for tables with numeric and categorical columns."""
 
 from __future__ import annotations
 
@@ -9,47 +9,43 @@ from torch import Tensor, nn
 
 
 class TableEncoder(nn.Module):
-    """Numbers as they are, each categorical column through an embedding, side by side.
+    """Concatenate numeric columns with an embedding of each categorical column.
 
     Args:
         num_numeric: F, may be 0.
-        cardinalities: Codes of each of the G categorical columns run from 0 to one below this.
-        embedding_size: Width of every embedding; None chooses by the number of codes, up to 16.
+        cardinalities: Number of category indices of each of the G categorical columns.
+        embedding_size: Size of every embedding; None: about half the cardinality, at most 16.
 
     Attributes:
-        width: Features that come out.
+        width: Number of output features.
     """
 
     def __init__(
         self, num_numeric: int, cardinalities: Sequence[int], embedding_size: int | None
     ) -> None:
         super().__init__()
-        widths = [embedding_size or min(16, (codes + 1) // 2) for codes in cardinalities]
-        self.embeddings = nn.ModuleList(
-            nn.Embedding(codes, width) for codes, width in zip(cardinalities, widths, strict=True)
-        )
+        widths = [embedding_size or min(16, (count + 1) // 2) for count in cardinalities]
+        self.embeddings = nn.ModuleList(map(nn.Embedding, cardinalities, widths))
         self.width = num_numeric + sum(widths)
 
     def forward(self, numeric: Tensor, categorical: Tensor | None = None) -> Tensor:
         """(N, F) float and (N, G) int64 -> (N, width)."""
         if categorical is None:
             return numeric
-        columns = [
-            embedding(categorical[:, column]) for column, embedding in enumerate(self.embeddings)
-        ]
-        return torch.cat([numeric, *columns], dim=1)
+        embedded = [embed(categorical[:, g]) for g, embed in enumerate(self.embeddings)]
+        return torch.cat([numeric, *embedded], dim=1)
 
 
 class TabularMLP(nn.Module):
     """Embeddings and a multi-layer perceptron.
 
     Args:
-        num_numeric: F, numeric columns.
+        num_numeric: F.
         num_outputs: Logits or values per row.
-        cardinalities: Number of codes of each categorical column.
+        cardinalities: See :class:`TableEncoder`.
         hidden: Width of each hidden layer.
-        dropout: Share of each hidden layer dropped in training.
-        embedding_size: Width of every embedding; None chooses by the number of codes.
+        dropout: Dropout probability of the hidden layers.
+        embedding_size: See :class:`TableEncoder`.
     """
 
     def __init__(
@@ -73,55 +69,6 @@ class TabularMLP(nn.Module):
         self.head = nn.Linear(width, num_outputs)
 
     def forward(self, numeric: Tensor, categorical: Tensor | None = None) -> Tensor:
-        """(N, F) float and (N, G) int64 codes -> (N, num_outputs)."""
+        """(N, F) float and (N, G) int64 -> (N, num_outputs)."""
         output: Tensor = self.head(self.layers(self.encoder(numeric, categorical)))
-        return output
-
-
-class TabularResNet(nn.Module):
-    """Embeddings and a residual perceptron, after Gorishniy et al. 2021 (arXiv 2106.11959).
-
-    Args:
-        num_numeric: F, numeric columns.
-        num_outputs: Logits or values per row.
-        cardinalities: Number of codes of each categorical column.
-        width: Features between the blocks.
-        blocks: Residual blocks.
-        dropout: Share of each block's hidden layer dropped in training.
-        embedding_size: Width of every embedding; None chooses by the number of codes.
-    """
-
-    def __init__(
-        self,
-        num_numeric: int,
-        num_outputs: int,
-        cardinalities: Sequence[int] = (),
-        *,
-        width: int = 128,
-        blocks: int = 3,
-        dropout: float = 0.2,
-        embedding_size: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.encoder = TableEncoder(num_numeric, cardinalities, embedding_size)
-        self.stem = nn.Linear(self.encoder.width, width)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.BatchNorm1d(width),
-                nn.Linear(width, 2 * width),
-                nn.ReLU(),
-                nn.Dropout(dropout),
-                nn.Linear(2 * width, width),
-            )
-            for _ in range(blocks)
-        )
-        self.norm = nn.BatchNorm1d(width)
-        self.head = nn.Linear(width, num_outputs)
-
-    def forward(self, numeric: Tensor, categorical: Tensor | None = None) -> Tensor:
-        """(N, F) float and (N, G) int64 codes -> (N, num_outputs)."""
-        hidden = self.stem(self.encoder(numeric, categorical))
-        for block in self.blocks:
-            hidden = hidden + block(hidden)
-        output: Tensor = self.head(torch.relu(self.norm(hidden)))
         return output

@@ -1,7 +1,7 @@
-"""Networks for padded token ids; what a row gives never depends on the rows beside it.
+"""Networks for padded token ids; the output of a row does not depend on the other rows.
 
-Padding may stand on either side. The mask may be bool, integer or float: what is not 0 is a
-token. A row that is padding only gives finite logits.
+Padding may be on either side. The mask may be bool, integer or float; 0 is padding. A row of
+padding only has finite logits.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# hashes stay below this prime, so that hash * factor + id fits an int64 for any vocabulary
+# hashes are below this prime, so that hash * factor + id fits an int64 for any vocabulary
 _PRIME = 2_147_483_647
 _FACTOR = 1_000_003
 
 
 def token_mask(input_ids: Tensor, attention_mask: Tensor | None, pad_id: int) -> Tensor:
-    """(N, L) bool, True for a token."""
+    """Return the mask (N, L) bool, True for a token."""
     return input_ids != pad_id if attention_mask is None else attention_mask != 0
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of (N, L, D) over the tokens of (N, L) bool: (N, D), zeros for a row without tokens."""
+    """Return the mean of (N, L, D) over the tokens, (N, D); zeros for a row without tokens."""
     weight = mask.unsqueeze(2).to(values.dtype)
     return (values * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
 class TextBag(nn.Module):
-    """The mean of token and n-gram embeddings: quick, and hard to beat on short texts.
+    """Mean of token and n-gram embeddings: fast, and a strong baseline on short texts.
 
-    N-grams of neighbouring tokens share a table of ``buckets`` rows by a hash (as fastText does).
+    N-grams are hashed into a table of ``buckets`` embeddings, as in fastText.
 
     Args:
-        vocab_size: V; ids are below it.
+        vocab_size: V; token ids are below it.
         num_outputs: Logits per text.
-        pad_id: Tells padding where no mask is given.
-        dim: Width of the embeddings.
-        ngrams: Longest n-gram; 1 means single tokens alone.
-        buckets: Rows of the n-gram table.
-        dropout: Share of the pooled features dropped in training.
+        pad_id: Id of padding, used without a mask.
+        dim: Size of the embeddings.
+        ngrams: Longest n-gram; 1: tokens only.
+        buckets: Size of the n-gram table.
+        dropout: Dropout probability of the pooled features.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TextBag(nn.Module):
         self.pad_id, self.ngrams, self.buckets = pad_id, ngrams, buckets
         self.tokens = nn.Embedding(vocab_size, dim)
         self.grams = nn.Embedding(buckets, dim) if ngrams > 1 else None
-        # small embeddings behind a norm learn at the rate that suits the other networks
+        # small embeddings before a norm train well with the learning rate of other networks
         for table in (self.tokens, self.grams):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.02)
@@ -83,7 +83,7 @@ class TextBag(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and a feed-forward layer, each behind a norm and beside a shortcut."""
+    """Self-attention and a feed-forward layer, each with a pre-norm and a shortcut."""
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class EncoderBlock(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, hidden: Tensor, rotation: tuple[Tensor, Tensor], keys: Tensor) -> Tensor:
-        """(N, L, D), the angles of the positions and the (N, 1, 1, L) bool keys -> (N, L, D)."""
+        """(N, L, D), angles of the positions and mask (N, 1, 1, L) bool -> (N, L, D)."""
         batch, length, dim = hidden.shape
         qkv = self.qkv(self.norm1(hidden)).view(batch, length, 3, self.heads, dim // self.heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
@@ -116,7 +116,7 @@ class EncoderBlock(nn.Module):
 
 
 def rotation_angles(positions: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines (N, 1, L, size / 2) of rotary positions (N, L)."""
+    """Return cosines and sines (N, 1, L, size / 2) of rotary positions (N, L)."""
     steps = torch.arange(size // 2, device=positions.device, dtype=torch.float32)
     frequencies = torch.exp(steps * (-math.log(10_000.0) / (size // 2)))
     angles = positions.to(torch.float32)[:, None, :, None] * frequencies
@@ -124,26 +124,25 @@ def rotation_angles(positions: Tensor, size: int, dtype: torch.dtype) -> tuple[T
 
 
 def rotate(values: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair of features (N, heads, L, size) by its position's angle."""
+    """Rotate each pair of features (N, heads, L, size) by the angle of its position."""
     cosine, sine = rotation
     first, second = values.chunk(2, dim=-1)
     return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
 
 
 class TextTransformer(nn.Module):
-    """A small transformer encoder with rotary positions and a mean over the tokens.
+    """A small transformer encoder with rotary positions and mean pooling.
 
-    Positions count tokens, not padding, so texts of any length fit and the side of the padding
-    does not matter.
+    Positions count tokens without padding, so the side of the padding does not matter.
 
     Args:
-        vocab_size: V; ids are below it.
+        vocab_size: V; token ids are below it.
         num_outputs: Logits per text.
-        pad_id: Tells padding where no mask is given.
-        dim: Width; a multiple of twice ``heads``.
-        depth: Encoder blocks.
-        heads: Attention heads.
-        dropout: Share dropped in training.
+        pad_id: Id of padding, used without a mask.
+        dim: Model width, divisible by twice ``heads``.
+        depth: Number of encoder blocks.
+        heads: Number of attention heads.
+        dropout: Dropout probability.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class TextTransformer(nn.Module):
         super().__init__()
         if dim % (2 * heads):
             raise ValueError(
-                f"dim must be a multiple of 2 x heads, got dim={dim} and heads={heads}; "
+                f"dim must be divisible by 2 x heads, got dim={dim} and heads={heads}; "
                 f"use for example dim={2 * heads * max(1, dim // (2 * heads))}"
             )
         self.pad_id, self.head_size = pad_id, dim // heads
@@ -176,8 +175,8 @@ class TextTransformer(nn.Module):
         hidden = self.dropout(self.tokens(input_ids))
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         rotation = rotation_angles(positions, self.head_size, hidden.dtype)
-        # attention over no key at all would be NaN: an empty row may look at its padding, and
-        # the mean below leaves it out again
+        # attention without keys is NaN: a row without tokens attends to its padding, which the
+        # mean below ignores
         keys = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
         for block in self.blocks:
             hidden = block(hidden, rotation, keys)

@@ -1,61 +1,79 @@
-"""What the classifier and the regressor share: the network, its optimiser, freezing and logs."""
+"""Base class of the classifier and the regressor: the network, optimizer, freezing and logging."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, Literal
 
 import lightning as L
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 
-from .arguments import check_choice, plain
+from .arguments import TrainingOptions, check_choice, plain
 from .metrics import RowStore, WeightedMean, weighted_mean
 from .nets import build_net, resolve_net
-from .optimise import head_of, parameter_groups, warmup_cosine
+from .optimise import backbone_parameters, head_of, make_optimizer, warmup_cosine
 
 
 def bare_inputs(batch: Any) -> Any:
-    """The inputs of a predict batch, which may come bare, with rows or with a target."""
+    """Return the inputs of a predict batch: the batch itself, or without rows or target."""
     if hasattr(batch, "inputs"):
         return batch.inputs
     return batch[0] if type(batch) in (tuple, list) else batch
 
 
 class TrainingModule(L.LightningModule):
-    """A network with its optimiser, schedule, freezing and scores; a subclass adds the loss.
+    """A network with optimizer, schedule, freezing and scores; a subclass adds loss and scores.
 
-    A subclass saves its arguments, among them ``net_options``, ``weights``, ``input_sizes``,
-    ``optimizer``, ``lr``, ``weight_decay``, ``momentum``, ``warmup_steps``, ``freeze_backbone``,
-    ``unfreeze_at_epoch`` and ``backbone_lr``, then calls :meth:`start` with its network.
+    Args:
+        net: ``"auto"``, a name of :func:`models.net_names`, or any module.
+        **options: See :class:`models.arguments.TrainingOptions`.
     """
 
     net: nn.Module
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        net: str | nn.Module,
+        *,
+        net_options: dict[str, Any] | None = None,
+        weights: str | None = None,
+        input_sizes: dict[str, Any] | None = None,
+        optimizer: Literal["adamw", "sgd"] = "adamw",
+        lr: float = 1e-3,
+        weight_decay: float = 0.01,
+        momentum: float = 0.9,
+        warmup_steps: int | float = 0.05,
+        freeze_backbone: bool = False,
+        unfreeze_at_epoch: int | None = None,
+        backbone_lr: float | None = None,
+    ) -> None:
         super().__init__()
+        self.save_hyperparameters(ignore=["net"], logger=False)  # the subclass's arguments too
+        # LightningCLI replaces them by its config, which lacks the defaults of typed options
+        defaults = inspect.signature(TrainingModule.__init__).parameters
+        for name in TrainingOptions.__annotations__:
+            self.hparams.setdefault(name, defaults[name].default)
         self.train_loss = WeightedMean()
         self.rows = RowStore("outputs", "target", "loss", "weight")
         self._backbone_frozen = False
-
-    def start(self, net: str | nn.Module) -> None:
-        """Take the network, or check its name, and check what the optimiser was given."""
         options = self.hparams
-        check_choice("optimizer", options["optimizer"], ("adamw", "sgd"))
+        check_choice("optimizer", optimizer, ("adamw", "sgd"))
         for name in ("lr", "warmup_steps", "weight_decay", "momentum"):
             if options[name] < 0:
                 raise ValueError(f"{name} must be 0 or more, got {options[name]}")
-        if options["unfreeze_at_epoch"] is not None and not options["freeze_backbone"]:
+        if unfreeze_at_epoch is not None and not freeze_backbone:
             raise ValueError(
-                f"unfreeze_at_epoch={options['unfreeze_at_epoch']} has nothing to unfreeze; "
-                "pass freeze_backbone=True as well"
+                f"unfreeze_at_epoch={unfreeze_at_epoch} needs a frozen backbone; pass "
+                "freeze_backbone=True as well"
             )
-        options["input_sizes"] = plain(options["input_sizes"])
+        options["input_sizes"] = plain(input_sizes)
         if isinstance(net, nn.Module):
             for name in ("net_options", "weights"):
                 if options[name] is not None:
                     raise ValueError(
-                        f"{name} is for networks built by name, and net is a finished "
+                        f"{name} is for networks built by name, and net is a "
                         f"{type(net).__name__}; leave {name} out"
                     )
             self.net = net
@@ -71,31 +89,73 @@ class TrainingModule(L.LightningModule):
 
     # What a subclass adds -------------------------------------------------------------------
 
-    def find_outputs(self, data: Any) -> int:
-        """Fill in what the hyperparameters lack from the datamodule; the network's outputs."""
+    def _infer_outputs(self) -> int:
+        """Set missing hyperparameters from the datamodule; return the number of outputs."""
         raise NotImplementedError
 
-    def scores(self, rows: dict[str, Tensor]) -> dict[str, float]:
-        """Score the rows of a split, as the evaluation steps stored them."""
+    def _evaluate(self, batch: Any, *, first: bool) -> dict[str, Tensor]:
+        """Return ``outputs``, ``target``, ``loss`` and ``weight`` of a batch, (N, ...) each."""
         raise NotImplementedError
 
-    def empty_rows(self) -> dict[str, Tensor]:
-        """Rows as the evaluation steps store them, but none."""
+    def _empty_rows(self) -> dict[str, Tensor]:
+        """Return what :meth:`_evaluate` returns, for N = 0."""
         raise NotImplementedError
 
-    # The network ----------------------------------------------------------------------------
+    def _scores(self, rows: dict[str, Tensor]) -> dict[str, float]:
+        """Return the scores of all rows of a split."""
+        raise NotImplementedError
+
+    # The datamodule -------------------------------------------------------------------------
 
     @property
-    def _data(self) -> Any:
+    def _datamodule(self) -> Any:
         """The datamodule of the Trainer; None without Trainer or datamodule."""
         return getattr(self._trainer, "datamodule", None)
 
+    def _from_data(self, name: str, default: Any = None) -> Any:
+        """Return an attribute of the datamodule; any LightningDataModule may have it or not."""
+        return plain(getattr(self._datamodule, name, default))
+
+    def _infer_number(self, name: str, noun: str) -> int:
+        """Set the hyperparameter ``name`` from the datamodule if it is None, and return it."""
+        if self.hparams[name] is None:
+            number = self._from_data(name)
+            if number is None:
+                raise ValueError(
+                    f"the number of {noun} is unknown: the Trainer has no datamodule with {name}; "
+                    f"pass {name}="
+                )
+            self.hparams[name] = int(number)
+        return int(self.hparams[name])
+
+    def _check_data(self) -> None:
+        """Compare the datamodule's sizes with those the network was built for.
+
+        Raises:
+            ValueError: If the network cannot take such inputs.
+        """
+        built, sizes = self.hparams["input_sizes"], self._from_data("input_sizes")
+        if built is None or sizes is None:
+            return
+        # networks for images take many heights and widths, but one number of channels
+        built, sizes = (
+            {"channels": s["input_shape"][0]} if len(s.get("input_shape", ())) == 3 else s
+            for s in (built, sizes)
+        )
+        if built != sizes:
+            raise ValueError(
+                f"the network was built for inputs of {built}, the datamodule has {sizes}; "
+                "restore the datamodule from the same checkpoint or build a new model"
+            )
+
+    # The network ----------------------------------------------------------------------------
+
     def configure_model(self) -> None:
-        """Size the network by the datamodule or by what was saved, and build it once."""
+        """Build the network once, with the sizes of the datamodule or the checkpoint."""
         options = self.hparams
         if options["input_sizes"] is None:
-            options["input_sizes"] = plain(getattr(self._data, "input_sizes", None))
-        num_outputs = self.find_outputs(self._data)
+            options["input_sizes"] = self._from_data("input_sizes")
+        num_outputs = self._infer_outputs()
         if "net" not in self._modules:
             options["net"] = resolve_net(options["net"], options["input_sizes"])
             self.net = build_net(
@@ -110,91 +170,29 @@ class TrainingModule(L.LightningModule):
             self._freeze(self._frozen_at(self.current_epoch))
 
     def forward(self, inputs: Any) -> Tensor:
-        """(N, num_outputs) for a tensor or a NamedTuple of tensors.
+        """Return (N, num_outputs) for a tensor or a NamedTuple of tensors.
 
         Raises:
             RuntimeError: If the network is not built yet.
+            ValueError: If a network with batch norm is trained on a single row.
         """
         if "net" not in self._modules:
             raise RuntimeError(
                 "the network is not built yet: the Trainer does it at the start of a run; "
                 "outside of one call configure_model() first"
             )
-        output = self.net(*inputs) if hasattr(inputs, "_fields") else self.net(inputs)
-        # Hugging Face and some torchvision nets wrap their logits
-        logits: Tensor = getattr(output, "logits", output)
-        return logits
-
-    def forward_training(self, inputs: Any) -> Tensor:
-        """:meth:`forward`, with a clear error for batch norm over a single row.
-
-        Raises:
-            ValueError: If there is batch norm and the batch holds one row.
-        """
         try:
-            outputs: Tensor = self(inputs)
+            output = self.net(*inputs) if hasattr(inputs, "_fields") else self.net(inputs)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
             raise ValueError(
-                "a batch of one sample cannot train a network with batch norm, which needs at "
-                "least 2 to take a spread from; use batch_size=2 or more and at least 2 training "
-                f"samples, or a network without batch norm ({error})"
+                "batch norm cannot be trained on a batch of one sample; use batch_size=2 or more "
+                f"and at least 2 training samples, or a network without batch norm ({error})"
             ) from error
-        return outputs
-
-    # torch.compile compiles the steps too; it would trace the metrics anew at each update
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def note_training(self, loss: tuple[Tensor, Tensor], **scores: tuple[Tensor, Tensor]) -> None:
-        """Add a batch to the epoch's means, each given as a sum of values and a sum of weights."""
-        for name, (value_sum, weight_sum) in {"loss": loss, **scores}.items():
-            mean: WeightedMean = getattr(self, f"train_{name}")
-            mean.update(value_sum, weight_sum)
-            self.log(f"train_{name}", mean, on_step=False, on_epoch=True, prog_bar=name == "loss")
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def note_rows(self, **columns: Tensor) -> None:
-        """Store a batch of an evaluation: ``outputs``, ``target``, ``loss`` and ``weight``."""
-        self.rows.update(**columns)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Leave the name of trained weights out: the checkpoint holds newer ones."""
-        options = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
-        if options.get("weights") is not None:
-            checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {**options, "weights": None}
-
-    # The optimiser --------------------------------------------------------------------------
-
-    def configure_optimizers(self) -> Any:
-        """AdamW or SGD, with a learning rate that is set at each step."""
-        options = self.hparams
-        lr, backbone_lr = options["lr"], options["backbone_lr"]
-        backbone: set[int] = set()
-        if backbone_lr is not None or options["freeze_backbone"]:
-            head = {id(parameter) for parameter in head_of(self.net).parameters()}
-            backbone = {id(parameter) for parameter in self.net.parameters()} - head
-        groups = parameter_groups(
-            # frozen ones too: an optimiser that a checkpoint resumes needs the same groups
-            [(parameter, id(parameter) in backbone) for parameter in self.parameters()],
-            lr=lr,
-            backbone_lr=lr if backbone_lr is None else backbone_lr,
-            weight_decay=options["weight_decay"],
-        )
-        optimizer: torch.optim.Optimizer
-        if options["optimizer"] == "sgd":
-            momentum = options["momentum"]
-            optimizer = torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0)
-        else:
-            optimizer = torch.optim.AdamW(groups, lr=lr)
-        factor = warmup_cosine(
-            warmup_steps=options["warmup_steps"],
-            total_steps=self.trainer.estimated_stepping_batches,
-        )
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        # Hugging Face and some torchvision networks wrap their logits
+        logits: Tensor = getattr(output, "logits", output)
+        return logits
 
     # Freezing -------------------------------------------------------------------------------
 
@@ -204,17 +202,15 @@ class TrainingModule(L.LightningModule):
 
     def _freeze(self, frozen: bool) -> None:
         self._backbone_frozen = frozen
-        head = {id(parameter) for parameter in head_of(self.net).parameters()}
-        for parameter in self.net.parameters():
-            if id(parameter) not in head:
-                parameter.requires_grad_(not frozen)
+        for parameter in backbone_parameters(self.net):
+            parameter.requires_grad_(not frozen)
 
     def train(self, mode: bool = True) -> TrainingModule:
-        """Set the training mode; a frozen backbone stays in eval mode, its batch norms fixed."""
+        """Set the training mode; a frozen backbone stays in eval mode with fixed batch norms."""
         super().train(mode)
         if mode and self._backbone_frozen:
             self.net.eval()
-            self.net.training = mode  # the outermost module holds the head as well
+            self.net.training = mode  # the outermost module has the head as well
             head_of(self.net).train()
         return self
 
@@ -231,42 +227,59 @@ class TrainingModule(L.LightningModule):
 
     # Hooks ----------------------------------------------------------------------------------
 
+    def configure_optimizers(self) -> Any:
+        """Return AdamW or SGD with a learning rate for each step: warm-up, then cosine decay."""
+        optimizer = make_optimizer(self.net, self.parameters(), self.hparams)
+        factor = warmup_cosine(
+            warmup_steps=self.hparams["warmup_steps"],
+            total_steps=self.trainer.estimated_stepping_batches,
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Remove the name of pretrained weights: the checkpoint has newer ones."""
+        options = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        if options.get("weights") is not None:
+            checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {**options, "weights": None}
+
     def on_fit_start(self) -> None:
-        """Log the hyperparameters, with what the datamodule has filled in."""
-        self.check_data()
+        """Check the datamodule and log the hyperparameters, with those inferred from it."""
+        self._check_data()
         if self.hparams["freeze_backbone"]:
             # on_train_start sets eval mode again: Lightning warns of it before that
             super().train(self.training)
-        # not by save_hyperparameters(logger=True): that stops a run whose datamodule has an
-        # argument of the same name with another value
+        # save_hyperparameters(logger=True) fails if the datamodule has an argument of that name
         for logger in self.loggers:
             logger.log_hyperparams(dict(self.hparams))
 
     def on_train_start(self) -> None:
-        """Fix a frozen backbone; unfreeze it where a checkpoint resumes in a later epoch."""
+        """Set a frozen backbone to eval mode, or unfreeze it if a later epoch is resumed."""
         self._unfreeze_in_time()
         if self._backbone_frozen:
             self.train(self.training)
 
     def on_train_epoch_start(self) -> None:
-        """Unfreeze at the epoch given."""
+        """Unfreeze the backbone at the given epoch."""
         self._unfreeze_in_time()
 
     def on_validation_start(self) -> None:
-        """Compare the datamodule with the network."""
-        self.check_data()
+        """Check that the datamodule fits the network."""
+        self._check_data()
 
-    def on_test_start(self) -> None:
-        """Compare the datamodule with the network."""
-        self.check_data()
+    on_test_start = on_validation_start
 
     def on_validation_epoch_start(self) -> None:
-        """Start with no rows, on every rank."""
-        self.rows.begin(**self.empty_rows())
+        """Clear the stored rows, on every rank."""
+        self.rows.begin(**self._empty_rows())
 
-    def on_test_epoch_start(self) -> None:
-        """Start with no rows, on every rank."""
-        self.rows.begin(**self.empty_rows())
+    on_test_epoch_start = on_validation_epoch_start
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Store the rows of a batch."""
+        self._store(**self._evaluate(batch, first=batch_idx == 0))
+
+    test_step = validation_step
 
     def on_validation_epoch_end(self) -> None:
         """Log the scores of the whole split."""
@@ -276,42 +289,29 @@ class TrainingModule(L.LightningModule):
         """Log the scores of the whole split."""
         self._log_scores("test")
 
+    # Logging --------------------------------------------------------------------------------
+
+    # torch.compile compiles the steps too; it would trace the metrics again at each update
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _log_training(self, loss: tuple[Tensor, Tensor], **scores: tuple[Tensor, Tensor]) -> None:
+        """Add a batch to the means of the epoch, each a sum of values and a sum of weights."""
+        for name, (value_sum, weight_sum) in {"loss": loss, **scores}.items():
+            mean: WeightedMean = getattr(self, f"train_{name}")
+            mean.update(value_sum, weight_sum)
+            self.log(f"train_{name}", mean, on_step=False, on_epoch=True, prog_bar=name == "loss")
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _store(self, **columns: Tensor) -> None:
+        self.rows.update(**columns)
+
     def _log_scores(self, stage: str) -> None:
-        # here and not in the step: a rank with fewer batches would not join the gathering there
+        # at the end of the epoch: a rank with fewer batches would miss a gather in the step
         rows = self.rows.gather()
         self.rows.reset()
         if not len(rows["target"]):
             return
-        scores = {"loss": weighted_mean(rows), **self.scores(rows)}
+        scores = {"loss": weighted_mean(rows), **self._scores(rows)}
         for name, score in scores.items():
-            # every rank has the same figures by now; their maximum is exactly that figure, and
-            # naming a reduction keeps Lightning from warning that there is none
-            self.log(
-                f"{stage}_{name}",
-                score,
-                sync_dist=True,
-                reduce_fx="max",
-                prog_bar=name in ("loss", "accuracy", "r2"),
-            )
-
-    def check_data(self) -> None:
-        """Compare the datamodule's sizes with those the network was built for.
-
-        Raises:
-            ValueError: If the network cannot read such inputs.
-        """
-        built, found = self.hparams["input_sizes"], plain(getattr(self._data, "input_sizes", None))
-        if built is None or found is None:
-            return
-        # the nets take images of many sizes, but of one number of channels
-        built, found = (
-            {"channels": sizes["input_shape"][0]}
-            if len(sizes.get("input_shape", ())) == 3
-            else sizes
-            for sizes in (built, found)
-        )
-        if built != found:
-            raise ValueError(
-                f"the network was built for inputs of {built}, the datamodule gives {found}; "
-                "restore the datamodule from the same checkpoint or build a new model"
-            )
+            # equal on all ranks, so "max" keeps it; Lightning warns without a reduction
+            shown = name in ("loss", "accuracy", "r2")
+            self.log(f"{stage}_{name}", score, sync_dist=True, reduce_fx="max", prog_bar=shown)

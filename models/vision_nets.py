@@ -1,4 +1,4 @@
-"""Torchvision's classification nets: sized for the images, with or without trained weights."""
+"""Build torchvision's classification networks for given images, with or without weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .arguments import did_you_mean
 
 @functools.cache
 def torchvision_names() -> tuple[str, ...]:
-    """Torchvision's classification nets, by name."""
-    # imported late: torchvision takes longer to import than the rest of this package
+    """Return the names of torchvision's classification networks."""
+    # imported late: torchvision takes longer to import than this package
     from torchvision import models
 
     return tuple(models.list_models(module=models))
@@ -29,17 +29,17 @@ def build_torchvision_net(
     weights: str | None,
     options: dict[str, Any],
 ) -> nn.Module:
-    """Build a torchvision net, change its last layer and, where C is not 3, its first one.
+    """Build a torchvision network; replace its last layer and, unless C is 3, its first one.
 
     Args:
         name: One of :func:`torchvision_names`.
         num_outputs: Logits per image.
-        input_shape: (C, H, W) of the images; None stands for 3 channels of a fitting size.
-        weights: A name of the net's weights enum, such as ``"DEFAULT"`` or ``"IMAGENET1K_V1"``.
-        options: More keyword arguments for torchvision's builder.
+        input_shape: (C, H, W) of the images; None: 3 channels of a suitable size.
+        weights: Name of pretrained weights, such as ``"DEFAULT"`` or ``"IMAGENET1K_V1"``.
+        options: More keyword arguments of torchvision's builder.
 
     Raises:
-        ValueError: If the weights are unknown, or the images too small for the net.
+        ValueError: If the weights are unknown, or the images are too small for the network.
         RuntimeError: If the weights cannot be downloaded.
     """
     from torchvision import models
@@ -50,9 +50,9 @@ def build_torchvision_net(
     if chosen is None:
         arguments["num_classes"] = num_outputs
         if name in ("googlenet", "inception_v3"):
-            # auxiliary outputs would need a loss of their own; transform_input as with trained
-            # weights, so that a checkpoint loads into the same net without them; init_weights
-            # named, because torchvision warns that its default will change
+            # auxiliary outputs would need another loss; transform_input as with pretrained
+            # weights, so that checkpoints load into the same network; init_weights is set since
+            # torchvision warns that its default will change
             arguments = {
                 "aux_logits": False,
                 "transform_input": True,
@@ -81,7 +81,7 @@ def _find_weights(name: str, weights: str | None) -> Any:
     enum = models.get_model_weights(name)
     # some weights of vgg16 have no classifier
     known = ["DEFAULT", *(member.name for member in enum if member.meta["categories"])]
-    short = weights.rpartition(".")[2]  # ResNet18_Weights.IMAGENET1K_V1 is right as well
+    short = weights.rpartition(".")[2]  # ResNet18_Weights.IMAGENET1K_V1 is valid as well
     if short not in known:
         raise ValueError(
             f"{name} has no weights {weights!r}{did_you_mean(short, known)}; "
@@ -91,7 +91,7 @@ def _find_weights(name: str, weights: str | None) -> Any:
 
 
 def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[str, Any]:
-    """Builder options for images of (H, W), after checking that the net can take them."""
+    """Check that the network can take images of (H, W), and return its size options."""
     from torchvision import models
 
     if size is None:
@@ -99,13 +99,15 @@ def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[st
     meta = (chosen or models.get_model_weights(name).DEFAULT).meta
     smallest = tuple(meta["min_size"])
     found = f"{size[0]}x{size[1]}"
-    fixed = name.startswith(("vit_", "maxvit_"))  # their position tables have the image's size
+    fixed = name.startswith(
+        ("vit_", "maxvit_")
+    )  # their position embeddings have the size of the image
     if fixed and chosen is not None and tuple(size) != smallest:
         raise ValueError(
             f"{name} with weights {chosen.name} takes images of {smallest[0]}x{smallest[1]}, "
             f"got {found}; resize the images or choose another net"
         )
-    # swin pads its windows: what torchvision states is the size it was trained with
+    # swin pads its windows: torchvision's min_size is the size it was trained with
     if not fixed and not name.startswith("swin_") and min(size) < min(smallest):
         raise ValueError(
             f"{name} takes images of at least {smallest[0]}x{smallest[1]}, got {found}; "
@@ -118,7 +120,7 @@ def _size_options(name: str, size: Sequence[int] | None, chosen: Any) -> dict[st
     patch = int(name.rpartition("_")[2])
     if size[0] != size[1] or size[0] % patch:
         raise ValueError(
-            f"{name} takes square images with sides that are multiples of {patch}, got {found}; "
+            f"{name} takes square images with sides divisible by {patch}, got {found}; "
             "resize the images or choose another net"
         )
     return {"image_size": size[0]}
@@ -129,7 +131,7 @@ def _weights_file(chosen: Any) -> str:
 
 
 def _drop_auxiliary_heads(net: nn.Module) -> None:
-    """GoogLeNet and Inception: train and predict by the main output alone."""
+    """Remove the auxiliary outputs of GoogLeNet and Inception."""
     for name in ("AuxLogits", "aux1", "aux2"):
         if hasattr(net, name):
             setattr(net, name, None)
@@ -165,8 +167,8 @@ def _replace_first_layer(net: nn.Module, channels: int, *, pretrained: bool) -> 
         bias=old.bias is not None,
     )
     if pretrained:
-        # reuse the trained filters in turn, scaled to keep the sum over channels; a grey image
-        # then gives what its three equal channels gave
+        # repeat the pretrained filters over the channels, scaled to keep their sum: a grey image
+        # has the same output as with three equal channels
         cycled = old.weight[:, [channel % 3 for channel in range(channels)]] * 3 / channels
         with torch.no_grad():
             new.weight.copy_(old.weight.sum(1, keepdim=True) if channels == 1 else cycled)

@@ -17,6 +17,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOLDER = os.environ.get("DATAMODULES_TEST_DATA")
+RUNS = Path(__file__).parent / "runs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all of tests/runs; elsewhere a test is marked where it starts processes."""
+    for item in items:
+        if RUNS in item.path.parents:
+            item.add_marker("runs")
 
 
 @pytest.fixture(scope="session")

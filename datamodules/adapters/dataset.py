@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from datamodules.batches.bad_samples import ReadError, reading
+from datamodules.batches.nested import is_named_tuple
 from datamodules.images.cached import loaded
 from datamodules.images.ram_cache import RamCache
 from datamodules.images.transforms import to_row
@@ -77,7 +78,7 @@ class Parts:
         return sample[self.input_key], target
 
     def _pair(self, sample: Any) -> tuple[Any, Any]:
-        if isinstance(sample, list | tuple) and not hasattr(sample, "_fields"):
+        if isinstance(sample, list | tuple) and not is_named_tuple(sample):
             if len(sample) == 2:
                 return sample[0], sample[1]
             if len(sample) == 1:  # TensorDataset of inputs alone

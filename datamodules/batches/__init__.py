@@ -1,4 +1,4 @@
-"""What a batch is, how samples become one, and how images are normalized.
+"""Types of batches, collating samples, normalizing images, and the dataset interface.
 
 Imports `settings`, `seeding` and `readers`.
 """

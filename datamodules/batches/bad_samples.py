@@ -1,4 +1,4 @@
-"""Files that cannot be read and are left out of their batches: counted, listed, capped, said."""
+"""Skip samples that cannot be read: count them, list them, and limit their number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from datamodules.settings.arguments import check_name
 
 
 class BadFile(NamedTuple):
-    """One file that could not be read.
+    """A file, or a sample of a dataset, that could not be read.
 
     Attributes:
-        row: Its position in the split's dataset.
-        path: Its path.
-        reason: The reader's own words.
+        row: Position in the split's dataset.
+        path: Path of the file, or name of the sample.
+        reason: Message of the error.
     """
 
     row: int
@@ -29,14 +29,14 @@ class BadFile(NamedTuple):
 
 
 class ImageError(ValueError):
-    """An image that is damaged, too big, or of a kind that has no one right 8-bit form.
+    """An image is damaged, too large, or has no unambiguous conversion to 8 bits.
 
-    The text reads ``'path': what is wrong; what to do``. The error survives pickling, and the
-    DataLoader, which makes a worker's error again from its text alone.
+    The message reads ``'path': what is wrong; what to do``. The error can be pickled, and survives
+    the DataLoader, which rebuilds a worker's error from its message alone.
 
     Args:
-        message: The whole text.
-        path: The file's path, or the name that the caller gave.
+        message: The whole message.
+        path: Path of the file, or the name that the caller gave.
     """
 
     def __init__(self, message: str, path: str = "") -> None:
@@ -48,35 +48,43 @@ class ImageError(ValueError):
 
 
 class ReadError(ValueError):
-    """A sample of a user's own dataset that cannot be read; the text says which and why."""
+    """A sample of a user's dataset cannot be read; the message has its name and the reason."""
 
 
-# what says something about the machine, not about a sample
-MACHINE = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOMEM, errno.ENOSPC, errno.ETIMEDOUT}
+# errors of the machine, not of a sample
+MACHINE_ERRORS = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EIO,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.ETIMEDOUT,
+}
 
 
 @contextmanager
 def reading(name: Callable[[], str]) -> Iterator[None]:
-    """Make a :class:`ReadError` of what a user's own dataset or loading function raises.
+    """Convert errors of a user's dataset or loading function to :class:`ReadError`.
 
     Args:
-        name: Gives the sample's name.
+        name: Returns the name of the sample.
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, MemoryError) or getattr(error, "errno", None) in MACHINE:
+        machine = isinstance(error, OSError) and error.errno in MACHINE_ERRORS
+        if machine or isinstance(error, MemoryError):
             raise
         raise ReadError(f"{name()}: {type(error).__name__}: {error}") from error
 
 
 class PartBatch(NamedTuple):
-    """A batch on its way from a worker that some files are missing from.
+    """A batch from a worker that some samples were left out of.
 
     Attributes:
-        batch: What the other samples make; of 0 rows where there is none.
+        batch: Batch of the samples that could be read; 0 rows if there are none.
         rows: Number of samples in it.
-        bad: The files left out.
+        bad: Samples that were left out.
     """
 
     batch: Any
@@ -85,19 +93,18 @@ class PartBatch(NamedTuple):
 
 
 class SkippedFiles:
-    """What one split had to leave out, on this process.
+    """Record of the samples of one split that this process skipped.
 
-    A batch of train, val or test of which nothing is left stops the run: a step without rows has
-    no loss, and a rank that took one step less would leave the others waiting. A predict batch may
-    be of 0 rows.
+    An empty train, val or test batch stops the run: a step without rows has no loss, and a rank
+    that skips the step would leave the others waiting. A predict batch may have 0 rows.
 
     Args:
         split: Name of the split.
-        source: Its dataset.
-        max_errors: More different files than this stop the run.
-        targets: (N,) int64; with them a class that loses its last file stops the run.
-        classes: Names of the classes.
-        noun: What the samples are called.
+        source: Dataset of the split.
+        max_errors: Number of different bad files above which the run stops.
+        targets: (N,) int64; if given, the run stops when a class has no readable file left.
+        classes: Class names.
+        noun: Word for the samples in messages.
     """
 
     def __init__(
@@ -110,17 +117,16 @@ class SkippedFiles:
         classes: Sequence[str] = (),
         noun: str = "files",
     ) -> None:
-        self.noun = noun
-        self.split, self.source, self.max_errors = split, source, max_errors
+        self.split, self.source, self.max_errors, self.noun = split, source, max_errors, noun
         self.targets, self.classes = targets, list(classes)
         self.found: dict[int, BadFile] = {}
-        self._said = 0
+        self._warned = 0
 
     def take(self, batch: Any) -> Any:
-        """Note what a batch lacks and hand on the rest of it.
+        """Record the bad samples of a batch and return the batch of the others.
 
         Raises:
-            RuntimeError: If nothing is left of the batch, a class lost its last file, or more than
+            RuntimeError: If the batch is empty, a class has no readable file, or more than
                 ``max_errors`` files cannot be read.
         """
         if not isinstance(batch, PartBatch):
@@ -130,7 +136,7 @@ class SkippedFiles:
         if len(self.found) > self.max_errors:
             raise RuntimeError(
                 f"{len(self.found)} {self.split} {self.noun} cannot be read, more than "
-                f"max_errors={self.max_errors}: {self._list()}; mend them or raise max_errors"
+                f"max_errors={self.max_errors}: {self._list()}; fix them or raise max_errors"
             )
         for bad in new:
             self._check_class(bad.row)
@@ -138,14 +144,14 @@ class SkippedFiles:
             listed = "; ".join(bad.reason for bad in batch.bad[:3])
             raise RuntimeError(
                 f"none of the {len(batch.bad)} {self.noun} of a {self.split} batch can be read "
-                f"({listed}); remove them or take larger batches"
+                f"({listed}); remove them or use a larger batch_size"
             )
         return batch.batch
 
     def say(self) -> None:
-        """Warn at the end of an epoch of what was found since the last warning."""
-        if len(self.found) > self._said:
-            self._said = len(self.found)
+        """Warn at the end of an epoch if there are bad samples since the last warning."""
+        if len(self.found) > self._warned:
+            self._warned = len(self.found)
             warnings.warn(
                 f"{len(self.found)} of {len(self.source)} {self.split} {self.noun} cannot be read "
                 f"and were left out of their batches: {self._list()}; bad_files lists them all",
@@ -160,8 +166,8 @@ class SkippedFiles:
         if all(other in self.found for other in rows):
             raise RuntimeError(
                 f"none of the {len(rows)} {self.split} {self.noun} of class "
-                f"{self.classes[int(label)]!r} can be read: {self._list()}; mend them, or take "
-                "the class out"
+                f"{self.classes[int(label)]!r} can be read: {self._list()}; fix them, or "
+                "remove the class"
             )
 
     def _list(self) -> str:
@@ -170,36 +176,24 @@ class SkippedFiles:
 
 
 def unreadable(error: Exception, path: str) -> bool:
-    """Whether ``error`` says that the file at ``path`` is damaged, gone or closed to this user.
+    """Return whether an error means that ``path`` is damaged, missing or not permitted.
 
-    What says something about the machine (too many open files, a disk that does not answer) or
-    about another file, which a transform may have opened, is no reason to leave a sample out.
+    Errors of the machine (too many open files, a disk that does not respond) and of other files,
+    which a transform may have opened, are no reason to skip a sample.
     """
     if isinstance(error, ImageError | ReadError):
         return True
-    gone = isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
-    gone = gone or getattr(error, "errno", None) == errno.ELOOP
-    return gone and getattr(error, "filename", None) == path
-
-
-def no_rows(batch: Any) -> Any:
-    """The first 0 rows of each tensor of a batch."""
-    if isinstance(batch, Tensor):
-        return batch[:0]
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(no_rows, batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(map(no_rows, batch))
-    if isinstance(batch, dict):
-        return {key: no_rows(value) for key, value in batch.items()}
-    return batch
+    if not isinstance(error, OSError) or error.filename != path:
+        return False
+    refused = isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
+    return refused or error.errno == errno.ELOOP
 
 
 def check_on_error(on_error: str, max_errors: int) -> None:
-    """Refuse an unknown way to treat bad files, or an impossible limit.
+    """Check the two arguments of skipping bad samples.
 
     Raises:
-        ValueError: Says what is known.
+        ValueError: If ``on_error`` is unknown or ``max_errors`` negative.
     """
     check_name(on_error, ("raise", "skip"), "on_error")
     if max_errors < 0:

@@ -1,4 +1,4 @@
-"""Batches as NamedTuples: they unpack as ``inputs, target``, in Lightning too."""
+"""Batches as NamedTuples: they unpack as ``inputs, target`` and move to a device in Lightning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """What the train, val and test loaders yield.
+    """Batch of the train, val and test loaders.
 
     Attributes:
         inputs: Images (N, C, H, W) float32, a table (N, F) float32, :class:`TabularInputs` or
             :class:`TextInputs`.
-        target: (N,) int64 for one label a sample, (N, K) float32 for several labels or mixed
-            images, (N,) or (N, T) float32 for regression.
+        target: (N,) int64 class indices, (N, K) float32 for multi-label data or mixed images,
+            (N,) or (N, T) float32 for regression.
+
+    Example:
+        >>> import torch
+        >>> images, labels = Batch(torch.zeros(2, 3, 8, 8), torch.tensor([0, 1]))
+        >>> images.shape, labels.tolist()
+        (torch.Size([2, 3, 8, 8]), [0, 1])
     """
 
     inputs: Any
@@ -22,11 +28,17 @@ class Batch(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """What the predict loader yields with ``with_rows=True``; without it inputs come bare.
+    """Batch of the predict loader with ``with_rows=True``; without it a batch is the inputs alone.
 
     Attributes:
         inputs: As in :class:`Batch`.
-        rows: (N,) int64, the rows' positions in ``predict_keys``.
+        rows: (N,) int64 positions in ``predict_keys``.
+
+    Example:
+        >>> import torch
+        >>> batch = RowBatch(torch.zeros(2, 4), rows=torch.tensor([0, 1]))
+        >>> [["a.png", "b.png", "c.png"][row] for row in batch.rows]
+        ['a.png', 'b.png']
     """
 
     inputs: Any
@@ -34,11 +46,17 @@ class RowBatch(NamedTuple):
 
 
 class TabularInputs(NamedTuple):
-    """A table with categorical columns.
+    """Inputs of a table with categorical columns.
 
     Attributes:
         numeric: (N, F) float32.
-        categorical: (N, G) int64 codes; 0 is missing, 1 is a value that train never held.
+        categorical: (N, G) int64 category indices; 0: missing value, 1: value not in train.
+
+    Example:
+        >>> import torch
+        >>> inputs = TabularInputs(torch.zeros(2, 3), torch.tensor([[2], [0]]))
+        >>> inputs.categorical[:, 0] == 0  # missing
+        tensor([False,  True])
     """
 
     numeric: Tensor
@@ -51,6 +69,12 @@ class TextInputs(NamedTuple):
     Attributes:
         input_ids: (N, L) int64.
         attention_mask: (N, L) int64, 1 for a token and 0 for padding.
+
+    Example:
+        >>> import torch
+        >>> inputs = TextInputs(torch.tensor([[5, 6], [7, 0]]), torch.tensor([[1, 1], [1, 0]]))
+        >>> sorted(inputs._asdict())
+        ['attention_mask', 'input_ids']
     """
 
     input_ids: Tensor
@@ -58,11 +82,17 @@ class TextInputs(NamedTuple):
 
 
 class PaddedInputs(NamedTuple):
-    """Samples of unequal size, padded to the longest of the batch in every dimension.
+    """Inputs of unequal size, padded to the largest of the batch in every dimension.
 
     Attributes:
         values: (N, ...) of the samples' dtype.
-        mask: Of the same shape, bool; True where the sample has a value.
+        mask: Same shape, bool; True for a value, False for padding.
+
+    Example:
+        >>> import torch
+        >>> padded = PaddedInputs(torch.tensor([[3, 0]]), torch.tensor([[True, False]]))
+        >>> padded.values[padded.mask]
+        tensor([3])
     """
 
     values: Tensor

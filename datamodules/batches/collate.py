@@ -1,4 +1,4 @@
-"""Samples to a batch; no randomness, no file."""
+"""Collate samples into a batch: stack, pad or list them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from .batch import Batch, PaddedInputs
+from .nested import is_named_tuple, map_tensors
 
 
 def collate_pairs(samples: Sequence[tuple[Any, Any]]) -> Batch:
     """Stack N samples ``(inputs, target)``.
 
     Args:
-        samples: At least one; tensors of equal shape, numbers, or nested tuples, lists and dicts
-            of them. Integer targets become int64 and floats float32.
-
-    Returns:
-        :class:`Batch`.
+        samples: At least one. Inputs are tensors of equal shape, numbers, or nested tuples, lists
+            and dicts of them; targets become int64 or float32.
 
     Raises:
         StackError: If the samples do not stack; names the field, the sizes and two samples.
@@ -30,8 +28,8 @@ def collate_pairs(samples: Sequence[tuple[Any, Any]]) -> Batch:
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Stack pairs to a :class:`Batch`, anything else field by field."""
-    pairs = all(isinstance(s, tuple) and len(s) == 2 and not hasattr(s, "_fields") for s in samples)
+    """Stack pairs into a :class:`Batch`, anything else field by field."""
+    pairs = all(isinstance(s, tuple) and len(s) == 2 and not is_named_tuple(s) for s in samples)
     return collate_pairs(samples) if pairs else collate_inputs(samples)
 
 
@@ -47,24 +45,24 @@ def collate_inputs(samples: Sequence[Any]) -> Any:
         return _no_float64(default_collate(list(samples)))
     except (TypeError, RuntimeError) as error:
         raise ValueError(
-            f"samples of type {type(samples[0]).__name__} do not make a batch: {error}; "
+            f"samples of type {type(samples[0]).__name__} cannot be collated: {error}; "
             "return tensors of one shape, or pass loader_options={'collate_fn': ...}"
         ) from error
 
 
 def pad_pairs(samples: Sequence[Any], *, value: float = 0) -> Any:
-    """Pad inputs of unequal size to the longest of the batch, in any number of dimensions.
+    """Pad inputs of unequal size to the largest of the batch, in every dimension.
 
     Args:
-        samples: N pairs ``(inputs, target)``, or bare inputs; the inputs are tensors with the same
-            number of dimensions and dtype.
-        value: Written where a sample has ended.
+        samples: N pairs ``(inputs, target)``, or inputs without a target; the inputs are tensors
+            with the same number of dimensions and dtype.
+        value: Padding value.
 
     Returns:
         :class:`Batch` with :class:`PaddedInputs`, or :class:`PaddedInputs` alone.
 
     Raises:
-        StackError: If two samples differ in dimensions or dtype.
+        StackError: If two samples differ in the number of dimensions or in dtype.
     """
     if isinstance(samples[0], Tensor):
         return pad(samples, value=value)
@@ -84,23 +82,26 @@ def pad(tensors: Sequence[Tensor], *, value: float = 0) -> PaddedInputs:
     for i, tensor in enumerate(tensors):
         if tensor.ndim != first.ndim or tensor.dtype != first.dtype:
             raise StackError(
-                "inputs", _said(first), _said(tensor), (0, i), "give them one number of dimensions"
+                "inputs",
+                *(_shape(first), _shape(tensor)),
+                (0, i),
+                "return the same number of dimensions and dtype",
             )
-    longest = [max(sizes) for sizes in zip(*(t.shape for t in tensors), strict=True)]
-    values = first.new_full((len(tensors), *longest), value)
+    largest = [max(sizes) for sizes in zip(*(t.shape for t in tensors), strict=True)]
+    values = first.new_full((len(tensors), *largest), value)
     mask = torch.zeros(values.shape, dtype=torch.bool)
-    for row, there, tensor in zip(values, mask, tensors, strict=True):
-        part = tuple(slice(size) for size in tensor.shape)
-        row[part] = tensor
-        there[part] = True
+    for row, row_mask, tensor in zip(values, mask, tensors, strict=True):
+        filled = tuple(slice(size) for size in tensor.shape)
+        row[filled] = tensor
+        row_mask[filled] = True
     return PaddedInputs(values, mask)
 
 
 def list_pairs(samples: Sequence[Any]) -> Any:
-    """Keep inputs and targets as lists, as torchvision's detection models take them.
+    """Return inputs and targets as lists, for torchvision's detection models.
 
     Returns:
-        ``(inputs, targets)``, or a list of bare inputs.
+        ``(inputs, targets)``, or a list of inputs if the samples have no target.
     """
     if isinstance(samples[0], tuple) and len(samples[0]) == 2:
         inputs, targets = zip(*samples, strict=True)
@@ -109,10 +110,10 @@ def list_pairs(samples: Sequence[Any]) -> Any:
 
 
 class StackError(ValueError):
-    """Two samples of a batch do not fit together.
+    """Two samples of a batch differ in shape or dtype.
 
     Attributes:
-        positions: The two samples' places in the batch.
+        positions: Positions of the two samples in the batch.
     """
 
     def __init__(
@@ -126,39 +127,30 @@ class StackError(ValueError):
         return self.named(*(f"sample {i} of the batch" for i in self.positions))
 
     def named(self, one: str, other: str) -> str:
-        """The message with names for the two samples."""
+        """Return the message with names for the two samples."""
         return (
             f"{self.field} of one batch differ: {one} has {self.one}, {other} has {self.other}; "
             f"{self.remedy}"
         )
 
 
-def _said(tensor: Tensor) -> str:
+def _shape(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def _no_float64(batch: Any) -> Any:
-    """Python floats collate to float64, which Apple's devices cannot hold."""
-    if isinstance(batch, Tensor):
-        return batch.float() if batch.dtype == torch.float64 else batch
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(_no_float64, batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(map(_no_float64, batch))
-    if isinstance(batch, dict):
-        return {key: _no_float64(value) for key, value in batch.items()}
-    return batch
+    """Convert float64, which Python floats collate to and Apple's devices lack, to float32."""
+    return map_tensors(lambda t: t.float() if t.dtype == torch.float64 else t, batch)
 
 
 def _stack(tensors: Sequence[Tensor], field: str) -> Tensor:
     first = tensors[0]
     for i, tensor in enumerate(tensors):
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
-            remedy = "give them one size and dtype in the transform, or pad them: collate='pad'"
-            raise StackError(field, _said(first), _said(tensor), (0, i), remedy)
+            remedy = "return one size and dtype in the transform, or pad them: collate='pad'"
+            raise StackError(field, _shape(first), _shape(tensor), (0, i), remedy)
     if first.dtype == torch.uint8 and first.ndim == 3 and not first.is_contiguous():
-        # images as decoders leave them, channels last: turned by the finishing step, which reads
-        # them once more anyway
+        # decoders return channels last: normalization permutes, since it reads all pixels anyway
         return torch.stack([t.permute(1, 2, 0) for t in tensors]).permute(0, 3, 1, 2)
     return torch.stack(list(tensors))
 
@@ -169,5 +161,5 @@ def _target(targets: Sequence[Any]) -> Tensor:
         if all(isinstance(t, Tensor) for t in targets)
         else torch.as_tensor(targets)
     )
-    # int32 is refused by cross_entropy, float64 by Apple's devices
+    # cross_entropy refuses int32, Apple's devices float64
     return stacked.float() if stacked.is_floating_point() else stacked.long()

@@ -1,4 +1,4 @@
-"""MixUp and CutMix on whole batches: drawn where batches are made, applied where they end up."""
+"""MixUp and CutMix on whole batches: drawn in the loader, applied after normalization."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .batch import Batch
 
 
 class MixedBatch(NamedTuple):
-    """A batch and how it is to be mixed; travels to the device as it is.
+    """A batch that is not mixed yet, with the random numbers for :func:`mixed`.
 
     Attributes:
         inputs: Images (N, C, H, W), uint8 or float.
         target: (N, K) float32, one-hot.
-        partner: (N,) int64, the sample that each is mixed with.
-        share: () float32, what is kept of each sample itself.
-        box: (4,) int64, top, left, bottom, right of the partner's part (CutMix); all 0: MixUp.
+        partner: (N,) int64 index of the sample that each sample is mixed with.
+        share: () float32, weight of the sample itself.
+        box: (4,) int64: top, left, bottom, right of the partner's region (CutMix); all 0: MixUp.
     """
 
     inputs: Any
@@ -31,12 +31,17 @@ class MixedBatch(NamedTuple):
 
 
 class Mix:
-    """Draws one mixing a batch: MixUp (Zhang et al., ICLR 2018), CutMix (Yun et al., ICCV 2019).
+    """MixUp (Zhang et al., ICLR 2018) or CutMix (Yun et al., ICCV 2019) with one draw per batch.
 
     Args:
         num_classes: K of the one-hot targets.
-        mixup: Alpha of MixUp's Beta distribution; 0: no MixUp.
-        cutmix: Alpha of CutMix's; 0: no CutMix. With both, each comes every second time by chance.
+        mixup: Alpha of the Beta distribution for MixUp; 0: no MixUp.
+        cutmix: Alpha for CutMix; 0: no CutMix. With both, each batch uses one of them at random.
+
+    Example:
+        >>> batch = Batch(torch.zeros(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))
+        >>> mixed(Mix(2, mixup=0.2).drawn(batch, seed=0)).target.sum(1)
+        tensor([1., 1., 1., 1.])
     """
 
     def __init__(self, num_classes: int = 0, *, mixup: float = 0.0, cutmix: float = 0.0) -> None:
@@ -46,7 +51,7 @@ class Mix:
         self.num_classes, self.mixup, self.cutmix = num_classes, mixup, cutmix
 
     def drawn(self, batch: Batch, seed: int) -> MixedBatch:
-        """A batch with its mixing, a function of ``seed`` alone.
+        """Return the batch with random numbers for mixing, a function of ``seed`` alone.
 
         Args:
             batch: Images (N, C, H, W) with target (N,) int64, or (N, K) float32.
@@ -74,7 +79,7 @@ class Mix:
 
 
 def mixed(batch: Any) -> Any:
-    """Apply what was drawn to finished float images; any other batch passes."""
+    """Mix a :class:`MixedBatch` of normalized float images; return any other batch unchanged."""
     if not isinstance(batch, MixedBatch):
         return batch
     inputs, target, partner, share, box = batch
@@ -86,5 +91,5 @@ def mixed(batch: Any) -> Any:
     elif inputs.is_floating_point():
         inputs = torch.lerp(other, inputs, share.to(inputs.dtype))
     else:
-        raise TypeError(f"MixUp needs finished float images, got {inputs.dtype}")
+        raise TypeError(f"MixUp needs normalized float images, got {inputs.dtype}")
     return Batch(inputs, torch.lerp(target[partner], target, share))

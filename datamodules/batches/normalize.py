@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .kernels import normalize_kernel
+from .nested import map_tensors
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -56,13 +57,7 @@ class Normalizer:
         """
         if isinstance(batch, Tensor):
             return self._normalized(batch) if self._is_image(batch) else batch
-        if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-            return type(batch)(*map(self, batch))
-        if isinstance(batch, list | tuple):
-            return type(batch)(map(self, batch))
-        if isinstance(batch, dict):
-            return {key: self(value) for key, value in batch.items()}
-        return batch
+        return map_tensors(self, batch)  # a subclass is called for each tensor
 
     def _is_image(self, tensor: Tensor) -> bool:
         return (

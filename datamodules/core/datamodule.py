@@ -152,7 +152,7 @@ class DataModule(Loading):
         plain_hparams = plain(dict(self.hparams))
         self._set_hparams(plain_hparams)
         self._hparams_initial = dict(plain_hparams)
-        # a rank may have no batch where samples are fewer than ranks; nothing hangs, see Exact
+        # a rank may have no batch if samples are fewer than ranks; nothing hangs
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self._split_options = split_options
         self.sampler, self.loader_options = sampler, dict(loader_options or {})

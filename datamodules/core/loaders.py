@@ -16,10 +16,10 @@ from datamodules.loading.auto_workers import AutoWorkers
 from datamodules.loading.make_loader import make_loader, make_plain_loader
 from datamodules.sampling.by_name import facts_of, make_plan
 from datamodules.sampling.length_buckets import pads_to_bound
-from datamodules.sampling.plan import Exact, Plan
+from datamodules.sampling.plan import EvaluationPlan, Plan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.sampling.strategies import GlobalBatches, Sampling
-from datamodules.seeding.thread_rng import drawn_elsewhere
+from datamodules.seeding.thread_rng import thread_unsafe_step
 from datamodules.settings.arguments import given_again
 from datamodules.settings.cpu_count import default_workers
 
@@ -99,7 +99,7 @@ class Loading(Source, L.LightningDataModule):
                 collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
             )
         sampler = ShardedBatchSampler(
-            self.plan(data) if train else Exact(len(data), size),
+            self.plan(data) if train else EvaluationPlan(len(data), size),
             len(data),
             seed=self.hparams["seed"],
             uneven=self.hparams["uneven"] if train else "keep",
@@ -146,7 +146,7 @@ class Loading(Source, L.LightningDataModule):
         if given != "auto" or self.hparams["num_workers"] == "auto":
             return given
         own = [getattr(self, f"_{part}_transform", None) for part in ("train", "eval")]
-        return "process" if any(drawn_elsewhere(step) for step in own) else given
+        return "process" if any(thread_unsafe_step(step) for step in own) else given
 
     def _find_workers(self, split: Split) -> AutoWorkers | None:
         if hasattr(self._dataset(split), "get_batch"):

@@ -12,8 +12,8 @@ import torch
 from datamodules.batches.bad_samples import SkippedFiles
 from datamodules.batches.collate import collate, collate_inputs
 from datamodules.settings.arguments import storable
-from datamodules.splits.folds import limited
-from datamodules.splits.options import SplitOptions, Uncut, cut
+from datamodules.splits.folds import limit_rows
+from datamodules.splits.options import SplitInput, SplitOptions, split_by_options
 
 Split = Literal["train", "val", "test", "predict"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test", "predict")
@@ -205,8 +205,8 @@ class Source:
             if options.folds is not None:
                 default = 0.0  # each sample lies in a fold, unless a test part is asked for
             shares[name] = default if asked is None else asked
-        parts = cut(
-            Uncut(n, labels, names, column, keys),
+        parts = split_by_options(
+            SplitInput(n, labels, names, column, keys),
             options,
             val=shares["val"],
             test=shares["test"],
@@ -242,7 +242,7 @@ class Source:
         if limit is None:
             return rows
         codes = None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
-        kept = limited(rows, limit, seed=self.hparams["split_seed"], labels=codes)
+        kept = limit_rows(rows, limit, seed=self.hparams["split_seed"], labels=codes)
         if split == "train" and codes is not None:
             classes = int(codes.max(initial=-1)) + 1
             if len(kept) < min(classes, len(rows)):

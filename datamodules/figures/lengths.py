@@ -6,25 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from datamodules.insight.split_view import Looked
 from datamodules.sampling.length_buckets import LengthBuckets
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.texts.dataset import TextDataset
 
 from .canvas import Drawing, draw_steps, drawn, legend, new_axes, new_figure
 
-Lengths = npt.NDArray[np.int64]
 
-
-def token_lengths(seen: Mapping[str, Looked]) -> dict[str, Lengths]:
+def token_lengths(seen: Mapping[str, Looked]) -> dict[str, Indices]:
     """(N,) tokens of each text by split; empty where samples are no texts."""
     texts = {s: one.dataset for s, one in seen.items() if isinstance(one.dataset, TextDataset)}
     return {split: data.lengths() for split, data in texts.items() if len(data)}
 
 
 @drawn
-def text_lengths(dm: Any, lengths: Mapping[str, Lengths]) -> Drawing:
+def text_lengths(dm: Any, lengths: Mapping[str, Indices]) -> Drawing:
     """Tokens of the texts by split, over the bounds of the length buckets fitted to train.
 
     Args:
@@ -65,7 +63,7 @@ def text_lengths(dm: Any, lengths: Mapping[str, Lengths]) -> Drawing:
     return Drawing("text-lengths", "Lengths of the texts", said, figure)
 
 
-def padding_shares(lengths: Lengths, bounds: Lengths, size: int) -> tuple[float, float]:
+def padding_shares(lengths: Indices, bounds: Indices, size: int) -> tuple[float, float]:
     """Share of padding in batches of ``size``, shuffled and parted by length buckets.
 
     Args:

@@ -20,8 +20,8 @@ from datamodules.images.decode.decode import decode_image, decode_pixels
 from datamodules.images.decode.pillow_state import warn_of_truncated_images
 from datamodules.images.fast.fast_transform import fast_transform
 from datamodules.seeding.random_state import random_state, seed_all, set_random_state
-from datamodules.seeding.sample_seeds import Seeds, below
-from datamodules.seeding.thread_rng import drawn_elsewhere
+from datamodules.seeding.sample_seeds import Seeds, draw_integers
+from datamodules.seeding.thread_rng import thread_unsafe_step
 
 from .regions import Boxes, WholeImage
 from .sources import PackedImages
@@ -169,7 +169,7 @@ class ImageDataset(Dataset[Any]):
 
     def drawn_elsewhere(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
-        return drawn_elsewhere(self.transform.transform)
+        return thread_unsafe_step(self.transform.transform)
 
     def blank(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""
@@ -247,7 +247,7 @@ class PixelDataset(Dataset[Any]):
         target = self.targets.index_select(0, torch.from_numpy(indices))
         image = self._windows(indices, seeds)
         if self.flip and seeds is not None:
-            flipped = np.flatnonzero(below(seeds, 2, stream=2).numpy())
+            flipped = np.flatnonzero(draw_integers(seeds, 2, stream=2).numpy())
             # torch flips a uint8 image in a third of NumPy's time
             image[flipped] = torch.from_numpy(image.take(flipped, 0)).flip(-1).numpy()
         return Batch(torch.from_numpy(image), target)
@@ -265,7 +265,7 @@ class PixelDataset(Dataset[Any]):
         left: Any = self.padding
         if seeds is not None:
             side = 2 * self.padding + 1
-            top, left = np.divmod(below(seeds, side**2, stream=1).numpy(), side)
+            top, left = np.divmod(draw_integers(seeds, side**2, stream=1).numpy(), side)
         # A row of a window is one element of a void dtype at any byte offset: 128 windows of
         # 3 x 32 x 32 take 190 us, against 490 byte by byte in torch (2 cores, torch 2.14).
         lines = np.ndarray((whole.size - width + 1,), f"V{width}", whole.data, strides=(1,))

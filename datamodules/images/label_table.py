@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import posixpath
 import unicodedata
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datamodules.readers.folders import contents
+from datamodules.settings.arguments import did_you_mean
 
 from .listing import list_images
 
@@ -89,8 +89,7 @@ def read_label_table(
     frame = _read(_table_file(table, root))
     for column in (file_column, *columns, *extra):
         if column not in frame.columns:
-            close = difflib.get_close_matches(column, frame.columns, 1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = did_you_mean(column, frame.columns)
             if frame.width == 1:
                 hint = "is it separated by commas (.csv) or tabs (.tsv)? "
             raise ValueError(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -17,13 +16,13 @@ from datamodules.images.decode.decode import decode_image
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
+from datamodules.seeding.sample_seeds import Indices
 
 from .cached import CachedImages, warn_of_room
 from .listing import list_images, report_skipped, seen_from
 from .ram_cache import RamCache
 from .regions import Boxes
 
-Indices = npt.NDArray[np.int64]
 DRAFT_SIDES = 2  # a draft keeps this multiple of the image size on its shorter side
 
 

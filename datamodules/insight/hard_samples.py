@@ -19,6 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 from datamodules.core.datamodule import DataModule
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name
 
 from .error_report import Confused, Hardest, HardSample
@@ -27,7 +28,6 @@ from .sample_view import class_names, show_sample, target_name
 from .split_view import Looked
 
 MOST_PAIRS, LONGEST_TEXT, SMALL, LARGE = 12, 1_500, 64, 256
-Rows = npt.NDArray[np.int64]
 
 
 def hardest(
@@ -81,7 +81,7 @@ def _opened(dm: Any, split: Any) -> tuple[Looked, Any]:
     return Looked(split, getattr(loader, "dataset", None), loader, None), loader
 
 
-def planned_rows(loader: Any, split: str) -> list[Rows]:
+def planned_rows(loader: Any, split: str) -> list[Indices]:
     """Positions in the dataset of each batch's samples, without making one.
 
     Raises:
@@ -109,8 +109,8 @@ class Answered(NamedTuple):
         worst: Position, loss, answer and target of the samples with the highest losses.
     """
 
-    rows: list[Rows]
-    pairs: list[Rows]
+    rows: list[Indices]
+    pairs: list[Indices]
     worst: list[tuple[int, float, Tensor, Tensor]]
 
 
@@ -201,7 +201,7 @@ class Marks:
             cards=[self._card(sample) for sample in samples],
         )
 
-    def _confused(self, pairs: Rows) -> list[Confused]:
+    def _confused(self, pairs: Indices) -> list[Confused]:
         names = class_names(self.dm, self.one) or []
         whole = Counter(pairs[:, 0].tolist())
         counts = Counter(map(tuple, pairs[pairs[:, 0] != pairs[:, 1]].tolist()))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from datamodules.adapters.dataset import Parts, WrappedDataset
-from datamodules.batches.nested import tensors_of
+from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.dataset import ImageDataset, PixelDataset
 from datamodules.images.transforms import to_row
 from datamodules.tabular import TabularDataModule
@@ -171,4 +171,4 @@ def _pixels(image: Any) -> Tensor | None:
 
 
 def _is_pair(sample: Any) -> bool:
-    return isinstance(sample, tuple | list) and len(sample) > 1 and not hasattr(sample, "_fields")
+    return isinstance(sample, tuple | list) and len(sample) > 1 and not is_named_tuple(sample)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
-from datamodules.batches.bad_samples import BadFile, PartBatch, no_rows, unreadable
+from datamodules.batches.bad_samples import BadFile, PartBatch, unreadable
 from datamodules.batches.batch import RowBatch
 from datamodules.batches.collate import StackError
+from datamodules.batches.nested import map_tensors
 from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own
@@ -131,7 +132,9 @@ class KeyedDataset(Dataset[Any]):
                 return self._joined(rows, seeds)
         self._note(-1)
         if bad and not kept:
-            return PartBatch(no_rows(made.join([self.dataset.blank()])), 0, bad)
+            return PartBatch(
+                map_tensors(lambda t: t[:0], made.join([self.dataset.blank()])), 0, bad
+            )
         try:
             batch = made.joined()
         except StackError as error:

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
-from datamodules.sampling.plan import Exact, cut_steps
+from datamodules.sampling.plan import EvaluationPlan, cut_steps
 from datamodules.sampling.sharded_sampler import world
 from datamodules.seeding.random_state import kept_random_state, seed_all
 from datamodules.seeding.sample_seeds import Indices, run_seed, sample_seeds
@@ -97,7 +97,7 @@ class StreamBatches(IterableDataset[Any]):
             batches = cut_steps(order, self.batch_size, ranks)
             cut = [batches.batch(b) for b in range(len(batches))]
         else:
-            batches = Exact(len(order), self.batch_size)(torch.Generator(), ranks)
+            batches = EvaluationPlan(len(order), self.batch_size)(torch.Generator(), ranks)
             cut = [batches.batch(b) for b in range(len(batches))]
             cut += [order[:0]] * (-len(cut) % ranks)  # where samples are fewer than ranks
         return [cut[k : k + ranks] for k in range(0, len(cut), ranks)]

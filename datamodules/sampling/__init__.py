@@ -1,4 +1,4 @@
-"""Which samples make a batch, and which batches a rank gets; index arrays only.
+"""Which samples are in a batch, and which batches a rank takes; arrays of indices only.
 
 Imports `settings` and `seeding`.
 """

@@ -1,4 +1,4 @@
-"""Kinds of sampling by class: P by K, pairs, strata."""
+"""Sampling strategies that use classes: P by K, pairs, stratified batches."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name
 
 from .plan import Batches, Plan, check_batch_size, cut_steps
-from .strategies import Facts, Sampling, need_labels
+from .strategies import Facts, Sampling, require_labels
 
 
 class PByK(Sampling):
-    """Each batch holds P classes with K samples each, for metric learning (Hermans et al. 2017).
+    """P classes with K samples each in every batch, for metric learning (Hermans et al. 2017).
 
-    A batch has P x K rows, whatever ``batch_size`` says; an epoch has as many batches as the
-    samples would fill. The K samples of a class differ.
+    A batch has P x K samples; ``batch_size`` is ignored. An epoch has N // (P x K) batches.
 
     Args:
         classes: P.
-        samples: K.
-        small: A class with fewer than K samples: ``"repeat"`` some of them, or ``"skip"`` it.
+        samples: K different samples of each class.
+        small: For a class with fewer than K samples: ``"repeat"`` samples, or ``"skip"`` it.
+
+    Example:
+        >>> labels = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+        >>> plan = PByK(2, 2).plan(Facts(n=8, batch_size=4, labels=labels))
+        >>> labels[plan(torch.Generator().manual_seed(0), 1).batch(0)]
+        array([2, 2, 1, 1])
     """
 
     def __init__(
@@ -37,14 +42,15 @@ class PByK(Sampling):
         self.classes, self.samples, self.small = classes, samples, small
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        members = by_class(need_labels(facts, "P-by-K batches"))
+        """Return the plan of a train split."""
+        members = group_by_class(require_labels(facts, "P-by-K batches"))
         if self.small == "skip":
             members = members.of_size(self.samples)
         if len(members.sizes) < self.classes:
             raise ValueError(
-                f"{self.classes} classes a batch were asked for, train has {len(members.sizes)}"
+                f"PByK needs {self.classes} classes per batch, train has {len(members.sizes)}"
                 + (f" with {self.samples} samples" if self.small == "skip" else "")
+                + "; lower classes"
             )
         p, k = self.classes, self.samples
         steps = max(1, facts.n // (p * k))
@@ -65,13 +71,20 @@ class PByK(Sampling):
 
 
 class Pairs(Sampling):
-    """Pairs side by side, rows 2i and 2i + 1, for siamese nets (Hadsell et al. 2006).
+    """Pairs of samples in rows 2i and 2i + 1, for siamese networks (Hadsell et al. 2006).
 
-    In each batch a fixed number of pairs are of one class, the others of two. An epoch has half
-    as many pairs as samples; the first of a pair comes at most once.
+    Each batch has the same number of positive pairs (one class) and of negative pairs (two
+    classes). An epoch has N // 2 pairs; the first samples of its pairs differ.
 
     Args:
-        positive: Share of pairs of one class.
+        positive: Fraction of positive pairs.
+
+    Example:
+        >>> labels = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+        >>> plan = Pairs(positive=0.5).plan(Facts(n=8, batch_size=4, labels=labels))
+        >>> labels[plan(torch.Generator().manual_seed(0), 1).batch(0)].reshape(2, 2)
+        array([[1, 1],
+               [2, 0]])
     """
 
     def __init__(self, positive: float = 0.5) -> None:
@@ -80,70 +93,75 @@ class Pairs(Sampling):
         self.positive = positive
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        members = by_class(need_labels(facts, "pairs"))
+        """Return the plan of a train split."""
+        members = group_by_class(require_labels(facts, "pairs"))
         starts, sizes, n = members.starts, members.sizes, facts.n
         size = facts.batch_size // 2
         if not size or facts.batch_size % 2:
-            raise ValueError(f"batch_size of pairs must be even, got {facts.batch_size}")
+            raise ValueError(f"batch_size must be even for pairs, got {facts.batch_size}")
         if self.positive < 1 and len(sizes) < 2:
-            raise ValueError("pairs of two classes were asked for, train has one class")
+            raise ValueError("negative pairs need two classes, train has one; pass positive=1")
         if self.positive > 0 and sizes.max() < 2:
-            raise ValueError("pairs of one class were asked for, no class has two samples")
+            raise ValueError("positive pairs need two samples of a class; pass positive=0")
         steps = max(1, n // 2 // size)
         ends = np.cumsum(sizes)
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            # anchors and partners are places in the order by class, where a class is a stretch
-            wanted = np.arange(size) < round(self.positive * size)  # pairs of one class
-            positives, negatives = int(wanted.sum()) * steps, int((~wanted).sum()) * steps
+            # anchors and partners are positions in the order by class
+            positive = np.arange(size) < round(self.positive * size)
+            positives, negatives = int(positive.sum()) * steps, int((~positive).sum()) * steps
             anchors = torch.randperm(n, generator=generator).numpy().astype(members.order.dtype)
             paired = anchors
-            if sizes.min() < 2:  # a class of one has no partner of its own
+            if sizes.min() < 2:  # a class with one sample has no positive pairs
                 paired = anchors[(sizes > 1)[np.searchsorted(ends, anchors, side="right")]]
             first = np.empty((steps, size), anchors.dtype)
-            first[:, wanted] = _some(paired, positives).reshape(steps, -1)
+            first[:, positive] = _repeat_to(paired, positives).reshape(steps, -1)
             used = np.zeros(n, bool)
             used[paired[:positives]] = True
             rest = anchors[positives:] if paired is anchors else anchors[~used[anchors]]
             rest = rest if len(rest) else anchors
-            first[:, ~wanted] = _some(rest, negatives).reshape(steps, -1)
-            del anchors, paired, used, rest  # an epoch of ten million fits in 200 MB
+            first[:, ~positive] = _repeat_to(rest, negatives).reshape(steps, -1)
+            del anchors, paired, used, rest  # ten million samples take less than 200 MB
             rows = np.empty((steps, size, 2), np.int64)
-            for s in range(0, steps, 4096):  # in blocks, which stay in the cache
+            for s in range(0, steps, 4096):  # blocks stay in the cache
                 block = first[s : s + 4096]
                 draws = torch.rand(block.shape, dtype=torch.float64, generator=generator).numpy()
                 g = np.searchsorted(ends, block, side="right")
                 low, count = starts[g], sizes[g]
-                # of the same class, but not the same sample; or anywhere outside the class
-                span = np.where(wanted, count - 1, n - count)
+                # another sample of the same class, or any sample of another class
+                span = np.where(positive, count - 1, n - count)
                 shift = (draws * span).astype(np.int64)
                 same = (block - low + 1 + shift) % count + low
                 other = (low + count + shift) % n
                 rows[s : s + 4096, :, 0] = members.order[block]
-                rows[s : s + 4096, :, 1] = members.order[np.where(wanted, same, other)]
+                rows[s : s + 4096, :, 1] = members.order[np.where(positive, same, other)]
             return Batches(rows.ravel(), np.arange(0, rows.size + 1, 2 * size))
 
         return plan
 
 
 class Stratified(Sampling):
-    """Every batch holds the classes in the data's proportions; each sample once an epoch.
+    """Every batch has the class proportions of train; each sample once per epoch.
 
-    The counts of a batch are its share of what is left, rounded by largest remainder, so that
-    what one batch rounds away the next makes up for.
+    Counts are rounded by largest remainder, so that the next batch makes up for the rounding.
+
+    Example:
+        >>> labels = np.array([0] * 6 + [1] * 3)
+        >>> plan = Stratified().plan(Facts(n=9, batch_size=3, labels=labels))
+        >>> labels[plan(torch.Generator().manual_seed(0), 1).indices].reshape(3, 3).sum(1)
+        array([1, 1, 1])
     """
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        members = by_class(need_labels(facts, "stratified batches"))
+        """Return the plan of a train split."""
+        members = group_by_class(require_labels(facts, "stratified batches"))
         n = facts.n
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
-            # the cut depends on the number of samples alone
-            nothing = np.broadcast_to(np.int64(0), n)
+            # batch sizes depend on the number of samples only
+            no_order = np.broadcast_to(np.int64(0), n)
             offsets = cut_steps(
-                nothing, facts.batch_size, world_size, drop_last=facts.drop_last
+                no_order, facts.batch_size, world_size, drop_last=facts.drop_last
             ).offsets
             whole = min(n, int(offsets[-1]))
             pool = members.shuffled(generator)
@@ -151,26 +169,26 @@ class Stratified(Sampling):
             ends = np.append(offsets[1:][offsets[1:] < whole], whole)
             start = 0
             for firsts, quotas, counts in _quotas(members, ends, n):
-                # the next of each class, which lie side by side in the pool
+                # the next samples of each class, which are consecutive in the pool
                 places = np.repeat(firsts - np.cumsum(quotas) + quotas, quotas)
                 places += np.arange(len(places))
                 stop = start + len(places)
-                rows[start:stop] = _mixed(pool[places], counts, generator)
+                rows[start:stop] = _shuffle_batches(pool[places], counts, generator)
                 start = stop
-            # repeats that make the ranks even come behind, from the whole
+            # repeated samples give all ranks the same number of steps
             rows[whole:] = np.resize(rows[:whole], len(rows) - whole) if whole else 0
             return Batches(rows, offsets)
 
         return plan
 
 
-class ByClass(NamedTuple):
-    """Samples in the order of their classes.
+class ClassMembers(NamedTuple):
+    """Samples sorted by class, for the C classes that have samples.
 
     Attributes:
-        order: (n,) int32, int64 from 2^31 samples on: positions, class after class.
-        starts: (C,) int64, where each class that has any begins.
-        sizes: (C,) int64, at least 1.
+        order: (n,) int32, or int64 from 2^31 samples on: positions, class after class.
+        starts: (C,) int64 start of each class in ``order``.
+        sizes: (C,) int64 samples of each class, at least 1.
     """
 
     order: npt.NDArray[np.integer[Any]]
@@ -178,53 +196,61 @@ class ByClass(NamedTuple):
     sizes: Indices
 
     def of(self, c: int) -> npt.NDArray[np.integer[Any]]:
-        """Samples of one class."""
+        """Return the samples of class ``c``."""
         return self.order[self.starts[c] : self.starts[c] + self.sizes[c]]
 
-    def of_size(self, least: int) -> ByClass:
-        """Without the classes of fewer samples."""
+    def of_size(self, least: int) -> ClassMembers:
+        """Return the classes that have at least ``least`` samples."""
         kept = self.sizes >= least
-        return ByClass(self.order, self.starts[kept], self.sizes[kept])
+        return ClassMembers(self.order, self.starts[kept], self.sizes[kept])
 
     def shuffled(self, generator: torch.Generator) -> npt.NDArray[np.integer[Any]]:
-        """The order with each class's samples mixed."""
+        """Return the order with each class shuffled."""
         return np.concatenate([_shuffled(self.of(c), generator) for c in range(len(self.sizes))])
 
 
-def by_class(labels: npt.NDArray[np.int64]) -> ByClass:
+def group_by_class(labels: Indices) -> ClassMembers:
     """Sort samples by class."""
     small = len(labels) and labels.max() < 2**16
     keys = labels.astype(np.uint16) if small else labels  # NumPy sorts 16 bits by radix
     order = np.argsort(keys, kind="stable").astype(np.min_scalar_type(-max(1, len(labels))))
     sizes = np.bincount(keys)
     sizes = sizes[sizes > 0]
-    return ByClass(order, np.cumsum(sizes) - sizes, sizes)
+    return ClassMembers(order, np.cumsum(sizes) - sizes, sizes)
 
 
-def _some(rows: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.integer[Any]]:
-    """The first ``count`` rows, over and over where there are fewer."""
+def _repeat_to(rows: npt.NDArray[np.integer[Any]], count: int) -> npt.NDArray[np.integer[Any]]:
+    """Return the first ``count`` rows; if there are fewer, repeat them."""
     return rows[:count] if count <= len(rows) else np.resize(rows, count)
 
 
 def choose_classes(
     steps: int, count: int, classes: int, generator: torch.Generator
 ) -> npt.NDArray[np.integer[Any]]:
-    """(steps * count,) of ``range(classes)``: ``count`` different ones a step, each set alike."""
+    """Draw ``count`` different classes for each step; all sets are equally likely.
+
+    Returns:
+        (steps * count,) integers below ``classes``.
+    """
     chosen = np.empty((steps, count), np.min_scalar_type(classes))
-    for s in range(0, steps, 1024):  # in blocks: steps x classes would fill the memory
+    for s in range(0, steps, 1024):  # in blocks: steps x classes would take too much memory
         block = chosen[s : s + 1024]
         deck = np.tile(np.arange(classes, dtype=chosen.dtype), (len(block), 1))
         step = np.arange(len(block))
         draws = torch.rand(count, len(block), dtype=torch.float64, generator=generator).numpy()
-        for i in range(count):  # Fisher and Yates, as far as needed
+        for i in range(count):  # Fisher-Yates shuffle, stopped after count
             j = i + (draws[i] * (classes - i)).astype(np.int64)
             block[:, i] = deck[step, j]
             deck[step, j] = deck[:, i]
     return chosen.ravel()
 
 
-def _quotas(members: ByClass, ends: Indices, n: int) -> Iterator[tuple[Indices, ...]]:
-    """First place and count of each class in each batch that takes of it; the batches' sizes."""
+def _quotas(members: ClassMembers, ends: Indices, n: int) -> Iterator[tuple[Indices, ...]]:
+    """Yield the samples that each batch takes of each class, in blocks of batches.
+
+    Yields:
+        Start in the pool and count, one pair for each batch and class; the sizes of the batches.
+    """
     share = members.sizes / n
     taken = np.zeros(len(share))
     for s in range(0, len(ends), 512):
@@ -236,11 +262,11 @@ def _quotas(members: ByClass, ends: Indices, n: int) -> Iterator[tuple[Indices, 
             quota = np.maximum(np.floor(exact), 0)
             missing = count - int(quota.sum())
             if missing > 0:
-                rest = exact - quota
-                least = np.partition(rest, -missing)[-missing]
-                quota += rest > least
+                remainder = exact - quota
+                least = np.partition(remainder, -missing)[-missing]
+                quota += remainder > least
                 ties = count - int(quota.sum())
-                quota[np.flatnonzero(rest == least)[:ties]] += 1
+                quota[np.flatnonzero(remainder == least)[:ties]] += 1
             for _ in range(-missing):
                 quota[np.argmax(quota - exact)] -= 1
             took = np.flatnonzero(quota)
@@ -250,10 +276,10 @@ def _quotas(members: ByClass, ends: Indices, n: int) -> Iterator[tuple[Indices, 
         yield np.concatenate(firsts), np.concatenate(quotas), counts
 
 
-def _mixed(
+def _shuffle_batches(
     rows: npt.NDArray[np.integer[Any]], counts: Indices, generator: torch.Generator
 ) -> npt.NDArray[np.integer[Any]]:
-    """Rows mixed inside each batch of ``counts`` rows."""
+    """Shuffle the rows of each batch; ``counts`` are the sizes of the batches."""
     draws = torch.rand(len(rows), dtype=torch.float64, generator=generator).numpy()
     batch = np.repeat(np.arange(len(counts)), counts)
     return rows[np.argsort(batch + draws)]
@@ -262,11 +288,17 @@ def _mixed(
 def _groups(
     members: npt.NDArray[np.integer[Any]], size: int, count: int, generator: torch.Generator
 ) -> npt.NDArray[np.integer[Any]]:
-    """``count`` rows of ``size`` samples of one class, without a repeat in a row if possible."""
+    """Draw ``count`` groups of ``size`` samples of one class, different ones if it has enough.
+
+    Returns:
+        (count, size) integers.
+    """
     if len(members) < size:
         orders = [_shuffled(members, generator) for _ in range(count)]
         return np.array([np.resize(order, size) for order in orders]).reshape(count, size)
-    each = len(members) // size  # a permutation's rest is left out, else a row could repeat
+    each = (
+        len(members) // size
+    )  # the end of a permutation is dropped: a group could repeat a sample
     rounds = -(-count // each)
     orders = [_shuffled(members, generator)[: each * size] for _ in range(rounds)]
     return np.concatenate(orders).reshape(-1, size)[:count] if rounds else np.empty((0, size), int)

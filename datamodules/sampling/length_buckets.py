@@ -1,11 +1,10 @@
-"""Length buckets under a token budget: like lengths meet, the number of steps never changes."""
+"""Batch samples of similar length, with at most so many tokens per batch."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from datamodules.seeding.sample_seeds import Indices
@@ -14,26 +13,31 @@ from datamodules.settings.arguments import check_name
 from .plan import Batches, Plan
 from .strategies import Facts, Sampling, Views
 
-Lengths = npt.NDArray[np.int64]
-
 
 class LengthBuckets(Sampling):
-    """Batches of samples of like length, one bucket a step for all ranks.
+    """Batches of samples of similar length; all ranks take the same bucket in a step.
 
-    Bounds are fitted once on the train lengths by dynamic programming: the least padding for
-    ``buckets`` bounds. An epoch permutes inside each bucket, cuts a step of equal batches for all
-    ranks at a time, and carries what is left over up into the next bucket. Bucket sizes do not
-    depend on the epoch, so neither does the number of steps, which Lightning reads once.
+    The bucket bounds with the least padding are fitted on the train lengths by dynamic
+    programming. In each epoch the buckets are shuffled and divided into steps; the remainder of a
+    bucket moves to the next longer one. The number of steps is the same in every epoch, since
+    Lightning reads it once.
 
     Args:
-        max_tokens: Padded tokens of a batch, at most; None: ``batch_size`` rows a batch.
-        buckets: Number of bounds, at most.
-        multiple: Bounds are multiples of it, as tensor cores like them.
-        pad_to: ``"longest"`` of the batch, or the ``"bound"`` of the bucket that the longest is in:
-            at most ``buckets`` lengths in a whole run, for ``torch.compile`` and CUDA graphs.
+        max_tokens: Maximum tokens of a batch with padding; None: ``batch_size`` samples per batch.
+        buckets: Maximum number of buckets.
+        multiple: Bounds are multiples of it, which suits tensor cores.
+        pad_to: ``"longest"`` sample of the batch, or the ``"bound"`` of its bucket: at most
+            ``buckets`` different lengths in a run, for ``torch.compile`` and CUDA graphs.
 
     Raises:
-        ValueError: For a number below 1 or an unknown ``pad_to``.
+        ValueError: If a number is below 1 or ``pad_to`` is unknown.
+
+    Example:
+        >>> lengths = np.array([9, 2, 8, 1, 2, 7])
+        >>> buckets = LengthBuckets(max_tokens=27, buckets=2, multiple=1)
+        >>> batches = buckets.plan(Facts(n=6, batch_size=3, lengths=lengths))(torch.Generator(), 1)
+        >>> sorted(sorted(lengths[batches.batch(b)].tolist()) for b in range(len(batches)))
+        [[1, 2, 2], [7, 8, 9]]
     """
 
     def __init__(
@@ -53,21 +57,22 @@ class LengthBuckets(Sampling):
         self.max_tokens, self.buckets, self.multiple = max_tokens, buckets, multiple
         self.pad_to = pad_to
 
-    def bounds(self, lengths: Lengths) -> Lengths:
-        """Ascending upper bounds of the buckets, at most the greatest length.
+    def bounds(self, lengths: Indices) -> Indices:
+        """Return the ascending upper bounds of the buckets, at most the maximum length.
 
         Args:
-            lengths: (n,) int64, tokens of each train sample.
+            lengths: (n,) int64 tokens of each train sample.
         """
         bounds = fit_bounds(lengths, self.buckets, self.multiple)
-        # the longest may stand below its multiple, and max_length may forbid more
+        # the longest sample may be shorter than its multiple, and max_length a limit
         return np.minimum(bounds, int(lengths.max(initial=1)))
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split.
+        """Return the plan of a train split.
 
         Raises:
-            ValueError: If the source has no lengths, or the budget is below the longest sample.
+            ValueError: If the source has no lengths, or ``max_tokens`` is less than the longest
+                sample.
         """
         if facts.lengths is None:
             raise ValueError("length buckets need lengths, which this source does not have")
@@ -82,20 +87,22 @@ class LengthBuckets(Sampling):
         sizes = np.full(len(bounds), facts.batch_size)
         if self.max_tokens is not None:
             sizes = np.maximum(1, self.max_tokens // bounds)
-        return _Buckets(lengths, bounds, sizes, drop_last=facts.drop_last)
+        return _BucketPlan(lengths, bounds, sizes, drop_last=facts.drop_last)
 
 
 def pads_to_bound(sampler: Any) -> LengthBuckets | None:
-    """The buckets to whose bounds a kind of sampling asks to pad; None where it does not."""
-    kind = sampler.of if isinstance(sampler, Views) else sampler
-    return kind if isinstance(kind, LengthBuckets) and kind.pad_to == "bound" else None
+    """Return the :class:`LengthBuckets` of a strategy with ``pad_to="bound"``, or None."""
+    strategy = sampler.of if isinstance(sampler, Views) else sampler
+    if isinstance(strategy, LengthBuckets) and strategy.pad_to == "bound":
+        return strategy
+    return None
 
 
-class _Buckets:
+class _BucketPlan:
     def __init__(
-        self, lengths: Lengths, bounds: Lengths, sizes: Lengths, *, drop_last: bool
+        self, lengths: Indices, bounds: Indices, sizes: Indices, *, drop_last: bool
     ) -> None:
-        # few and narrow: NumPy sorts them by counting
+        # uint16: NumPy sorts it by radix
         self.bucket = np.searchsorted(bounds, lengths).astype(np.uint16)
         self.bounds, self.sizes, self.drop_last = bounds, sizes, drop_last
 
@@ -119,35 +126,33 @@ class _Buckets:
             parts.append(np.resize(carry, max(len(carry), least)))
             last = [len(rows) for rows in np.array_split(parts[-1], world_size)]
             sizes.append(np.array([last]))
-        return _mixed_steps(np.concatenate(parts), np.concatenate(sizes), generator)
+        return _shuffle_steps(np.concatenate(parts), np.concatenate(sizes), generator)
 
 
-def _mixed_steps(rows: Indices, sizes: Indices, generator: torch.Generator) -> Batches:
-    """Steps in a new order.
+def _shuffle_steps(rows: Indices, sizes: Indices, generator: torch.Generator) -> Batches:
+    """Put the steps of an epoch in random order.
 
     Args:
-        rows: (M,) int64, all steps end to end.
-        sizes: (S, W) int64, rows of each step's batches.
+        rows: (M,) int64, one step after the other.
+        sizes: (S, W) int64, size of each batch of each step.
         generator: Draws the order.
     """
-    mixed = torch.randperm(len(sizes), generator=generator).numpy()
-    ends = np.cumsum(sizes.sum(1))
-    steps = np.split(rows, ends[:-1])
-    offsets = np.append(0, np.cumsum(sizes[mixed]))
-    kept = [steps[s] for s in mixed.tolist()]
-    return Batches(np.concatenate(kept) if kept else rows[:0], offsets)
+    order = torch.randperm(len(sizes), generator=generator).numpy()
+    steps = np.split(rows, np.cumsum(sizes.sum(1))[:-1])
+    shuffled = [rows[:0], *(steps[s] for s in order.tolist())]
+    return Batches(np.concatenate(shuffled), np.append(0, np.cumsum(sizes[order])))
 
 
-def fit_bounds(lengths: Lengths, count: int, multiple: int = 8) -> Lengths:
-    """Upper bounds of at most ``count`` buckets with the least padding to the bound.
+def fit_bounds(lengths: Indices, count: int, multiple: int = 8) -> Indices:
+    """Fit the upper bounds of ``count`` buckets with the least padding to the bounds.
 
     Args:
         lengths: (n,) int64, at least 1.
-        count: Number of buckets.
-        multiple: Bounds are multiples of it; of a larger one where there would be over 1,024.
+        count: Maximum number of buckets.
+        multiple: Bounds are multiples of it, or of a larger one beyond 1,024 candidates.
 
     Returns:
-        Ascending bounds; the last is at least the greatest length.
+        Ascending bounds; the last is at least the maximum length.
     """
     longest = int(lengths.max(initial=1))
     while longest > 1024 * multiple:
@@ -158,7 +163,7 @@ def fit_bounds(lengths: Lengths, count: int, multiple: int = 8) -> Lengths:
     best = np.full((count + 1, size), np.inf)
     came_from = np.zeros((count + 1, size), np.int64)
     best[0, 0], best[1] = 0, total * value
-    # padded cost of one bucket from each lower bound (column) to each upper one (row)
+    # cost of one bucket: lower bound (column), upper bound (row)
     single = (total[:, None] - total) * value[:, None]
     single[np.triu_indices(size, 1)] = np.inf
     for k in range(2, count + 1):

@@ -1,4 +1,4 @@
-"""The sharded batch sampler: this rank's part of a plan; indices only, never a file."""
+"""Sample the batches that this rank takes from a plan, as indices and seeds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import torch
 from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from datamodules.seeding.sample_seeds import Indices, Seen, run_seed, sample_seeds
+from datamodules.seeding.sample_seeds import CopyCounter, Indices, run_seed, sample_seeds
 
-from .plan import Batches, Plan
+from .plan import Batches, Plan, offsets_of
 
 
 class Keys(NamedTuple):
-    """One batch as the sampler hands it on.
+    """Indices and seeds of one batch, passed from the sampler to the dataset.
 
     Attributes:
-        indices: (N,) int64, positions in the dataset.
-        seeds: (N,) uint64 below 2^32, the seed of each sample's random draws; None where the
-            dataset draws nothing.
+        indices: (N,) int64 positions in the dataset.
+        seeds: (N,) uint64 below 2^32, one seed per sample; None if samples use no random numbers.
     """
 
     indices: Indices
@@ -30,23 +29,29 @@ class Keys(NamedTuple):
 
 
 class ShardedBatchSampler(DistributedSampler[Any]):
-    """Batch sampler that gives this rank its part of a plan.
+    """Batch sampler that yields this rank's batches of a plan.
 
-    It *is* a ``DistributedSampler``, and the loader shows it as ``loader.sampler``, because that
-    is the one thing Lightning tests before it replaces a sampler, and where it calls
-    ``set_epoch`` (``lightning.pytorch.trainer.connectors.data_connector``, 2.6).
+    It is a ``DistributedSampler``, and the loader's ``sampler``, because that is what Lightning
+    checks before it replaces a sampler, and where it calls ``set_epoch``
+    (``lightning.pytorch.trainer.connectors.data_connector``, 2.6).
 
     Args:
-        plan: The epoch's batches for the whole world.
+        plan: Returns the batches of an epoch for all ranks.
         size: Number of samples in the dataset.
-        num_replicas: Number of ranks; None reads an initialised ``torch.distributed`` at each use.
+        num_replicas: Number of ranks; None: that of ``torch.distributed`` at each use.
         rank: This rank; None as above.
-        seed: Seed of all epochs; None follows ``lightning.seed_everything``, else 0.
-        uneven: What is done when the number of batches is no multiple of the number of ranks:
-            ``"repeat"`` the first batches or ``"drop"`` the last (at most W - 1), or ``"keep"``:
-            some ranks have a batch less, as exact evaluation needs it.
-        seeded: Hand a batch on as :class:`Keys`; else as a list of plain integers.
-        draws: Whether anything random is done to a sample: else there are no seeds.
+        seed: Seed of the run; None: that of ``lightning.seed_everything``, or 0 without one.
+        uneven: If the number of batches is not divisible by the world size W, ``"repeat"`` the
+            first batches, ``"drop"`` the last ones (at most W - 1), or ``"keep"`` them: some ranks
+            have one batch less, which exact evaluation needs.
+        seeded: Yield :class:`Keys`; otherwise lists of integers.
+        draws: Whether samples use random numbers; if not, no seeds are generated.
+
+    Example:
+        >>> plan = lambda generator, world_size: [[0, 1], [2, 3], [4]]
+        >>> sampler = ShardedBatchSampler(plan, 5, num_replicas=2, rank=1, seeded=False)
+        >>> list(sampler)  # three batches on two ranks: the first is repeated
+        [[2, 3], [0, 1]]
     """
 
     def __init__(
@@ -64,7 +69,7 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         if num_replicas is not None and not 0 <= (rank or 0) < num_replicas:
             raise ValueError(f"rank must be in 0..{num_replicas - 1}, got {rank}")
         self._world: tuple[int, int] | None = None
-        # `range`: DistributedSampler keeps what it is given, and a dataset may be large to pickle
+        # `range`: DistributedSampler stores its dataset, which may be large to pickle
         super().__init__(range(size), num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]
         if num_replicas is not None:
             self._world = (num_replicas, rank or 0)
@@ -74,19 +79,19 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         self.first = 0
         self._planned: tuple[tuple[int, int], Batches] | None = None
 
-    # Read at each use: a loader may be built before Fabric or a launcher sets the processes up.
+    # Read at each use: a loader may be built before torch.distributed is initialized.
     @property
     def num_replicas(self) -> int:
-        """Number of ranks."""
+        """Return the number of ranks."""
         return (self._world or world())[0]
 
     @num_replicas.setter
     def num_replicas(self, value: int) -> None:
-        pass  # DistributedSampler's constructor writes it
+        pass  # set by DistributedSampler's constructor
 
     @property
     def rank(self) -> int:
-        """This rank."""
+        """Return this rank."""
         return (self._world or world())[1]
 
     @rank.setter
@@ -94,21 +99,21 @@ class ShardedBatchSampler(DistributedSampler[Any]):
         pass
 
     def planned(self) -> Batches:
-        """The whole world's batches of the current epoch, made even over the ranks."""
+        """Return the batches of the current epoch for all ranks, with ``uneven`` applied."""
         key = (self.epoch, self.num_replicas)
         if self._planned is None or self._planned[0] != key:
             generator = torch.Generator().manual_seed(_mix(self.seed, self.epoch))
             batches = Batches.of(self.plan(generator, self.num_replicas))
-            found = batches.indices
-            if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.size:
+            indices = batches.indices
+            if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.size:
                 raise ValueError(
-                    f"the plan holds indices {found.min()} to {found.max()}, the dataset has "
+                    f"the plan has indices {indices.min()} to {indices.max()}, the dataset has "
                     f"{self.size} samples"
                 )
-            self._planned = (key, self._even(batches))
+            self._planned = (key, self._equalize(batches))
         return self._planned[1]
 
-    def _even(self, batches: Batches) -> Batches:
+    def _equalize(self, batches: Batches) -> Batches:
         world, count = self.num_replicas, len(batches)
         over = count % world
         if not over or self.uneven == "keep":
@@ -117,65 +122,64 @@ class ShardedBatchSampler(DistributedSampler[Any]):
             end = batches.offsets[count - over]
             return Batches(batches.indices[:end], batches.offsets[: count - over + 1])
         repeated = [batches.batch(b % count) for b in range(world - over)]
-        lengths = [len(b) for b in repeated]
-        offsets = np.concatenate([batches.offsets, batches.offsets[-1] + np.cumsum(lengths)])
-        return Batches(np.concatenate([batches.indices, *repeated]), offsets)
+        sizes = [np.diff(batches.offsets), np.array([len(b) for b in repeated])]
+        return Batches(np.concatenate([batches.indices, *repeated]), offsets_of(sizes))
 
     def step_seed(self, step: int) -> int:
-        """32-bit seed of one step of this rank in this epoch, for draws of a whole batch."""
+        """Return a 32-bit seed for random numbers of a whole batch, such as MixUp."""
         place = np.array([step * self.num_replicas + self.rank])
         return int(sample_seeds(self.seed, self.epoch, place, np.full(1, -2))[0])
 
     def start(self, first: int) -> None:
-        """Begin after ``first`` steps, on a resumed fit."""
+        """Skip the first ``first`` steps of the epoch, to resume a fit."""
         self.first = first
 
     @property
     def even(self) -> bool:
-        """Whether all ranks take the same number of steps."""
+        """Return whether all ranks take the same number of steps."""
         return len(self.planned()) % self.num_replicas == 0
 
     def __len__(self) -> int:
-        """Steps of an epoch: the batches of the rank that has most."""
+        """Return the steps of an epoch, those of the rank with most batches."""
         return -(-len(self.planned()) // self.num_replicas)
 
     def __iter__(self) -> Iterator[Any]:
-        # Changes no state: a DataLoader with workers calls iter() twice.
+        # must not change state: a DataLoader with workers calls iter() twice
         batches, rank, world = self.planned(), self.rank, self.num_replicas
-        seen = Seen(batches.indices, self.size) if self.seeded and self.draws else None
-        if seen is not None:
-            seen.pass_over(batches.offsets[min(self.first * world, len(batches))])
+        counter = CopyCounter(batches.indices, self.size) if self.seeded and self.draws else None
+        if counter is not None:
+            counter.skip_to(batches.offsets[min(self.first * world, len(batches))])
         for b in range(rank + self.first * world, len(batches), world):
             part = slice(batches.offsets[b], batches.offsets[b + 1])
             indices = batches.indices[part]
-            if seen is not None:
-                copies = seen.copies(part.start, part.stop)
+            if counter is not None:
+                copies = counter.copies(part.start, part.stop)
                 yield Keys(indices, sample_seeds(self.seed, self.epoch, indices, copies))
             else:
                 yield Keys(indices, None) if self.seeded else indices.tolist()
 
 
 class RowBatches(BatchSampler):
-    """A sharded sampler in ``BatchSampler``'s own form, for prediction.
+    """Wrap a sharded sampler for prediction with the signature of ``BatchSampler``.
 
-    Lightning builds the batch sampler of a predict loader anew, to record ``batch_indices``, and
-    warns about one that does not take ``(sampler, batch_size, drop_last)``.
+    Lightning builds the batch sampler of a predict loader again, to record ``batch_indices``, and
+    warns unless it takes ``(sampler, batch_size, drop_last)``.
     """
 
     def __init__(self, sampler: ShardedBatchSampler, batch_size: int, drop_last: bool) -> None:
         super().__init__(sampler, batch_size, drop_last)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This rank's batches of plain indices."""
+        """Yield this rank's batches as lists of integers."""
         return iter(self.sampler)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
-        """Number of this rank's batches."""
+        """Return the number of this rank's batches."""
         return len(self.sampler)  # type: ignore[arg-type]
 
 
 def world() -> tuple[int, int]:
-    """Number of ranks and this rank, by an initialised ``torch.distributed``, else 1 and 0."""
+    """Return the world size and rank of ``torch.distributed``, or 1 and 0 without it."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size(), distributed.get_rank()
@@ -183,5 +187,5 @@ def world() -> tuple[int, int]:
 
 
 def _mix(seed: int, epoch: int) -> int:
-    # a generator keeps 32 bits of its seed: mix (seed, epoch) so that neighbours do not meet
+    # torch uses 32 bits of a seed: hash (seed, epoch), so that neighbours do not collide
     return int(sample_seeds(seed, epoch, np.zeros(1, np.int64), np.full(1, -1))[0])

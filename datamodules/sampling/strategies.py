@@ -1,4 +1,4 @@
-"""Kinds of sampling, each a class with parameters: which samples meet in which batch."""
+"""Sampling strategies: which samples are in which batch of an epoch."""
 
 from __future__ import annotations
 
@@ -13,68 +13,93 @@ import torch
 from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name
 
-from .plan import Batches, InOrder, Plan, Shuffled, check_batch_size, cut_steps, shared_out
+from .plan import (
+    Batches,
+    Plan,
+    SequentialPlan,
+    ShuffledPlan,
+    check_batch_size,
+    cut_steps,
+    even_sizes,
+    offsets_of,
+)
 from .weighted_draws import choose_weighted, draw_weighted
 
 
 class Facts(NamedTuple):
-    """What a kind of sampling may know of the train split.
+    """What a sampling strategy may know about the train split.
 
     Attributes:
         n: Number of samples.
-        batch_size: Rows of a batch, at most.
-        drop_last: Leave an incomplete last step out.
-        labels: (n,) int64, or None where the samples have no single label.
-        lengths: (n,) int64, tokens of each sample, or None.
+        batch_size: Maximum samples of a batch.
+        drop_last: Drop an incomplete last step.
+        labels: (n,) int64 class of each sample; None without one class per sample.
+        lengths: (n,) int64 tokens of each sample; None if the source has no lengths.
     """
 
     n: int
     batch_size: int
     drop_last: bool = False
-    labels: npt.NDArray[np.int64] | None = None
-    lengths: npt.NDArray[np.int64] | None = None
+    labels: Indices | None = None
+    lengths: Indices | None = None
 
 
 class Sampling(ABC):
-    """A kind of sampling, without the data: ``sampler=PByK(8, 4)`` or ``sampler="shuffle"``."""
+    """Base class of sampling strategies, passed as ``sampler=`` to any datamodule.
+
+    A strategy has parameters but no data. :meth:`plan` returns the plan of a train split: a
+    function that lists the batches that all ranks run in one epoch.
+
+    Example:
+        >>> class FirstHalf(Sampling):
+        ...     def plan(self, facts):
+        ...         return Sequential().plan(facts._replace(n=facts.n // 2))
+        >>> FirstHalf().plan(Facts(n=8, batch_size=2))(torch.Generator(), 1).indices
+        array([0, 1, 2, 3])
+    """
 
     @abstractmethod
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split.
+        """Return the plan of a train split.
 
         Raises:
-            ValueError: If the split lacks what this kind needs.
+            ValueError: If the split lacks what the strategy needs, such as labels.
         """
 
 
 class Shuffle(Sampling):
-    """Every sample once an epoch in a new order; see :class:`Shuffled`."""
+    """Each sample once per epoch in a new order; see :class:`.ShuffledPlan`."""
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        return Shuffled(facts.n, facts.batch_size, drop_last=facts.drop_last)
+        """Return the plan of a train split."""
+        return ShuffledPlan(facts.n, facts.batch_size, drop_last=facts.drop_last)
 
 
 class Sequential(Sampling):
-    """Every sample once an epoch in the dataset's order."""
+    """Each sample once per epoch in the order of the dataset."""
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        return InOrder(facts.n, facts.batch_size, drop_last=facts.drop_last)
+        """Return the plan of a train split."""
+        return SequentialPlan(facts.n, facts.batch_size, drop_last=facts.drop_last)
 
 
 class Weighted(Sampling):
-    """Draws in proportion to weights.
+    """Draw samples with probabilities proportional to weights.
 
-    Without replacement by the keys of Efraimidis and Spirakis (2006). Works for any number of
-    samples; ``torch.multinomial`` ends at 2^24.
+    Works for any number of samples; ``torch.multinomial`` is limited to 2^24. Draws without
+    replacement follow Efraimidis and Spirakis (2006).
 
     Args:
-        weights: One weight a sample, or one a class with ``per="class"``; None: the inverse of
-            the class's frequency.
-        per: What ``weights`` belong to.
-        replacement: Whether a sample may come twice in an epoch.
-        num_samples: Draws an epoch over all ranks; None: as many as there are samples.
+        weights: One weight per sample, or per class with ``per="class"``; None: the inverse
+            frequency of the class.
+        per: Whether ``weights`` are per sample or per class.
+        replacement: Whether a sample may be drawn twice in an epoch.
+        num_samples: Draws per epoch over all ranks; None: the number of samples.
+
+    Example:
+        >>> plan = Weighted([0.0, 1.0, 3.0], num_samples=4).plan(Facts(n=3, batch_size=4))
+        >>> 0 in plan(torch.Generator(), 1).indices
+        False
     """
 
     def __init__(
@@ -96,18 +121,18 @@ class Weighted(Sampling):
         self.per, self.replacement, self.num_samples = per, replacement, num_samples
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
-        weights = self._of_samples(facts)
+        """Return the plan of a train split."""
+        weights = self._sample_weights(facts)
         count = facts.n if self.num_samples is None else self.num_samples
         possible = int(np.count_nonzero(weights))
         if not self.replacement and count > possible:
             raise ValueError(
-                f"{count} draws without replacement from {possible} samples of weight > 0; lower "
-                "num_samples or pass replacement=True"
+                f"cannot draw {count} of {possible} samples with weight > 0 without replacement; "
+                "lower num_samples or pass replacement=True"
             )
         total = None
         if self.replacement:
-            # in place where the weights are not the user's own
+            # in place, unless the array is the user's
             total = np.cumsum(weights, out=None if weights is self.weights else weights)
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
@@ -119,48 +144,70 @@ class Weighted(Sampling):
 
         return plan
 
-    def _of_samples(self, facts: Facts) -> npt.NDArray[np.float64]:
+    def _sample_weights(self, facts: Facts) -> npt.NDArray[np.float64]:
         if self.weights is not None and self.per == "sample":
             if len(self.weights) != facts.n:
                 raise ValueError(
-                    f"weights has {len(self.weights)} entries, train {facts.n} samples; for one "
-                    'weight a class pass per="class"'
+                    f"weights has {len(self.weights)} entries, train {facts.n} samples; for "
+                    'weights of classes pass per="class"'
                 )
             return self.weights
-        labels = need_labels(facts, "weights by class")
+        labels = require_labels(facts, "class weights")
         counts = np.bincount(labels)
         if self.weights is None:
             weights: npt.NDArray[np.float64] = (1 / np.maximum(counts, 1))[labels]
             return weights
         if len(self.weights) < len(counts):
-            raise ValueError(f"{len(self.weights)} class weights, labels go to {len(counts) - 1}")
+            raise ValueError(
+                f"weights has {len(self.weights)} entries, train {len(counts)} classes; pass one "
+                "weight per class"
+            )
         return self.weights[labels]
 
 
 class Balanced(Weighted):
-    """Each class with the same expected count: weights of one over the class's frequency."""
+    """Draw every class equally often: weights are the inverse frequency of the class.
+
+    Args:
+        num_samples: Draws per epoch over all ranks; None: the number of samples.
+
+    Example:
+        >>> labels = np.array([0] * 90 + [1] * 10)
+        >>> plan = Balanced().plan(Facts(n=100, batch_size=100, labels=labels))
+        >>> np.bincount(labels[plan(torch.Generator().manual_seed(0), 1).indices])
+        array([53, 47])
+    """
 
     def __init__(self, *, num_samples: int | None = None) -> None:
         super().__init__(None, num_samples=num_samples)
 
 
 class Views(Sampling):
-    """Several draws of the same sample side by side, for contrastive learning (Chen et al. 2020).
+    """Put several augmented views of each sample side by side, for contrastive learning.
+
+    As SimCLR needs them (Chen et al. 2020); each view has its own random numbers.
 
     Args:
-        views: Draws of each sample; ``batch_size`` counts them all.
-        of: The kind of sampling underneath.
+        views: Views per sample; ``batch_size`` counts all of them.
+        of: Sampling strategy that draws the samples; None: :class:`Shuffle`.
+
+    Example:
+        >>> plan = Views(2, of=Sequential()).plan(Facts(n=4, batch_size=4))
+        >>> plan(torch.Generator(), 1).batch(0)
+        array([0, 0, 1, 1])
     """
 
     def __init__(self, views: int = 2, of: Sampling | None = None) -> None:
         if of is not None and not isinstance(of, Sampling):
-            raise ValueError(f"of= takes a kind of sampling such as Balanced(), got {of!r}")
+            raise ValueError(f"of= must be a sampling strategy such as Balanced(), got {of!r}")
         self.views, self.of = check_batch_size(views, "views"), of or Shuffle()
 
     def plan(self, facts: Facts) -> Plan:
-        """Plan for one train split."""
+        """Return the plan of a train split."""
         if facts.batch_size % self.views:
-            raise ValueError(f"batch_size={facts.batch_size} is no multiple of views={self.views}")
+            raise ValueError(
+                f"batch_size={facts.batch_size} is not divisible by views={self.views}"
+            )
         inner = self.of.plan(facts._replace(batch_size=facts.batch_size // self.views))
 
         def plan(generator: torch.Generator, world_size: int) -> Batches:
@@ -171,39 +218,31 @@ class Views(Sampling):
 
 
 class GlobalBatches:
-    """Plans batches for the whole world first and cuts each by rank.
-
-    The sequence of global batches does not depend on the number of ranks.
+    """Divide global batches between the ranks; they do not depend on the number of ranks.
 
     Args:
-        plan: A plan whose batches are global.
+        plan: Plan of the global batches.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.inner = plan
 
     def __call__(self, generator: torch.Generator, world_size: int) -> Batches:
-        """Plan one epoch; a global batch smaller than the world repeats samples of its own."""
+        """Return one epoch; a global batch smaller than the world size repeats its own samples."""
         batches = Batches.of(self.inner(generator, 1))
-        parts: list[Indices] = []
-        sizes: list[Indices] = []
-        for b in range(len(batches)):
-            batch = batches.batch(b)
-            if len(batch):
-                least = world_size * min(2, len(batch))
-                batch = np.resize(batch, max(len(batch), least)) if world_size > 1 else batch
-                parts.append(batch)
-                sizes.append(shared_out(len(batch), world_size))
-        offsets = np.append(0, np.cumsum(np.concatenate(sizes))) if sizes else np.zeros(1, np.int64)
-        return Batches(np.concatenate(parts) if parts else np.empty(0, np.int64), offsets)
+        parts = [batches.batch(b) for b in range(len(batches))]
+        if world_size > 1:  # at least two samples per rank, if the global batch has two
+            parts = [np.resize(p, max(len(p), world_size * min(2, len(p)))) for p in parts]
+        sizes = [even_sizes(len(part), world_size) for part in parts]
+        return Batches(np.concatenate([np.empty(0, np.int64), *parts]), offsets_of(sizes))
 
 
-def need_labels(facts: Facts, purpose: str) -> npt.NDArray[np.int64]:
-    """The labels, or what is missing.
+def require_labels(facts: Facts, purpose: str) -> Indices:
+    """Return the labels (n,) int64.
 
     Raises:
-        ValueError: If the split has no single label a sample.
+        ValueError: If the samples do not have one class each.
     """
     if facts.labels is None:
-        raise ValueError(f"{purpose} need one class a sample, which this source does not have")
+        raise ValueError(f"{purpose} need one class per sample, which this source does not have")
     return facts.labels

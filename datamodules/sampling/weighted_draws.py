@@ -1,4 +1,4 @@
-"""Many draws in proportion to weights, in blocks that stay in the processor's cache."""
+"""Draw many positions with probabilities proportional to weights."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ BLOCK = 1 << 19
 def draw_weighted(
     total: npt.NDArray[np.float64], count: int, generator: torch.Generator, *, block: int = BLOCK
 ) -> Indices:
-    """Draw positions with replacement, in proportion to their weights.
+    """Draw positions with replacement, with probabilities proportional to weights.
 
-    The inverse of the distribution function at uniform numbers. Block by block these are sorted,
-    looked up in ascending order, and the answers shuffled: independent draws as if one by one,
-    without a miss of the cache at each.
+    Inverts the cumulative distribution. Each block of uniform numbers is sorted, looked up in
+    ascending order, which avoids cache misses, and the results are shuffled: the draws are as
+    independent as single ones.
 
     Args:
-        total: (n,) float64, running sum of the weights; not all 0.
+        total: (n,) float64 cumulative weights; not all 0.
         count: M, number of draws.
-        generator: Gives M float64 and a permutation of each block.
-        block: Draws looked up at once.
+        generator: Draws M float64 and a permutation per block.
+        block: Draws per block.
 
     Returns:
         (M,) int64 in 0..n - 1.
@@ -35,7 +35,7 @@ def draw_weighted(
         [0, 2, 2, 2, 2, 2]
     """
     drawn = np.empty(count, np.int64)
-    # used again by each block: memory that is freed and taken anew grew to 80 MB here
+    # reused by each block: allocating per block grew to 80 MB
     uniform = torch.empty(min(block, count), dtype=torch.float64)
     order = torch.empty(min(block, count), dtype=torch.int64)
     for start in range(0, count, block):
@@ -44,7 +44,7 @@ def draw_weighted(
         points.sort()
         points *= total[-1]
         found = np.searchsorted(total, points, side="right")
-        # a product may round up to the whole sum: the last position that has a weight
+        # the product may round up to the sum: take the last position with a weight
         if found[-1] == len(total):
             found[found == len(total)] = np.searchsorted(total, total[-1])
         torch.randperm(size, generator=generator, out=order[:size])
@@ -55,19 +55,19 @@ def draw_weighted(
 def choose_weighted(
     weights: npt.NDArray[np.float64], count: int, generator: torch.Generator
 ) -> Indices:
-    """Draw positions without replacement, by the keys of Efraimidis and Spirakis (2006).
+    """Draw positions without replacement, with the keys of Efraimidis and Spirakis (2006).
 
     Args:
-        weights: (n,) float64, at least ``count`` of them above 0.
+        weights: (n,) float64, at least ``count`` of them greater than 0.
         count: M, number of draws.
-        generator: Gives n float64.
+        generator: Draws n float64.
 
     Returns:
-        (M,) int64, all different, in the order of drawing.
+        (M,) int64 without repetition, in the order of the draws.
     """
     keys = torch.rand(len(weights), dtype=torch.float64, generator=generator).numpy()
     with np.errstate(divide="ignore"):
         np.log(keys, out=keys)
         keys /= weights
-    np.negative(keys, out=keys)  # ascending; a weight of 0 is infinite and comes last
+    np.negative(keys, out=keys)  # ascending; a weight of 0 gives infinity, the last
     return np.argsort(keys, kind="stable")[:count]

@@ -1,4 +1,4 @@
-"""Random numbers: a seed for each sample, and random states that are saved and restored.
+"""A seed for each sample, and random states that are saved and restored.
 
 Imports `settings`.
 """

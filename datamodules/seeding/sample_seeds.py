@@ -1,4 +1,4 @@
-"""One random stream for each sample, from (seed, epoch, index, copy), whoever makes the sample."""
+"""Compute a seed for each sample from (seed, epoch, index, copy), in any process or thread."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Seeds = npt.NDArray[np.uint64]
 
 
 def check_seed(name: str, seed: int) -> None:
-    """Refuse what torch's generators do not take.
+    """Raise an error for a seed that torch's generators do not accept.
 
     Raises:
-        ValueError: If ``seed`` is no whole number of 64 bits.
+        ValueError: If ``seed`` is not an integer of 64 bits.
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**63:
-        raise ValueError(f"{name} must be a whole number of 64 bits, got {seed!r}")
+        raise ValueError(f"{name} must be an integer of 64 bits, got {seed!r}")
 
 
 def run_seed(seed: int | None) -> int:
-    """The seed itself; None follows ``lightning.seed_everything``, else 0."""
+    """Return ``seed``; for None the seed of ``lightning.seed_everything``, or 0 without one."""
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
 def sample_seeds(seed: int, epoch: int, indices: Indices, copies: Indices) -> Seeds:
-    """32-bit seeds of samples, mixed by splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+    """Hash to 32-bit seeds by splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
 
-    torch's CPU generator keeps only the low 32 bits of a seed, so sums such as ``seed + epoch``
-    would meet each other.
+    torch's CPU generator keeps only the low 32 bits of a seed, and sums such as ``seed + epoch``
+    would collide.
 
     Args:
-        seed: The run's seed.
-        epoch: The epoch.
-        indices: (N,) int64, the samples.
-        copies: (N,) or (1,) int64, how often the sample came before in this epoch.
+        seed: Seed of the run.
+        epoch: Epoch from 0.
+        indices: (N,) int64 indices of the samples.
+        copies: (N,) or (1,) int64, number of earlier occurrences of the sample in this epoch.
 
     Returns:
         (N,) uint64 below 2^32.
@@ -61,13 +61,13 @@ def _splitmix_array(words: Seeds) -> Seeds:
     return words ^ (words >> np.uint64(31))
 
 
-def below(seeds: Seeds, bound: int, *, stream: int) -> torch.Tensor:
-    """One draw in ``0..bound - 1`` for each seed, for augmentation of whole batches.
+def draw_integers(seeds: Seeds, bound: int, *, stream: int) -> torch.Tensor:
+    """Draw one integer in ``0..bound - 1`` for each seed, to augment whole batches.
 
     Args:
         seeds: (N,) uint64.
-        bound: Small beside 2^32, so that the remainder is uniform.
-        stream: Tells the draws of one sample apart.
+        bound: Much smaller than 2^32, so that the remainder is uniform.
+        stream: Number of the draw; draws of one sample with different numbers are independent.
 
     Returns:
         (N,) int64.
@@ -76,18 +76,18 @@ def below(seeds: Seeds, bound: int, *, stream: int) -> torch.Tensor:
     return torch.from_numpy((words % np.uint64(bound)).astype(np.int64))
 
 
-class Seen:
-    """Counts, along an epoch's order, how often each sample came before.
+class CopyCounter:
+    """Count the earlier occurrences of each sample in an epoch.
 
-    Four bytes a sample; none where no sample comes twice.
+    Takes four bytes per sample, or none if no sample occurs twice.
 
     Args:
-        indices: (M,) int64 below ``size``, the epoch's order.
+        indices: (M,) int64 below ``size``, the samples of an epoch in order.
         size: Number of samples.
 
     Example:
-        >>> seen = Seen(np.array([4, 2, 4, 4]), 5)
-        >>> seen.copies(0, 3).tolist(), seen.copies(3, 4).tolist()
+        >>> counter = CopyCounter(np.array([4, 2, 4, 4]), 5)
+        >>> counter.copies(0, 3).tolist(), counter.copies(3, 4).tolist()
         ([0, 0, 1], [2])
     """
 
@@ -98,21 +98,21 @@ class Seen:
         self._indices, self._at = indices, 0
         self._counts = np.zeros(size, np.int32) if repeats else None
 
-    def pass_over(self, stop: int) -> None:
-        """Count the order's samples up to ``stop``, in one go."""
+    def skip_to(self, stop: int) -> None:
+        """Count the samples before position ``stop`` at once."""
         if self._counts is not None and stop > self._at:
             np.add.at(self._counts, self._indices[self._at : stop], 1)
             self._at = stop
 
     def copies(self, start: int, stop: int) -> Indices:
-        """How often each sample of ``start`` to ``stop`` came before; places only go up.
+        """Return the earlier occurrences of the samples at ``start`` to ``stop``, in rising order.
 
         Returns:
-            (stop - start,) int64; (1,) where no sample comes twice.
+            (stop - start,) int64; (1,) if no sample occurs twice.
         """
         if self._counts is None:
             return np.zeros(1, np.int64)
-        self.pass_over(start)
+        self.skip_to(start)
         indices = self._indices[start:stop]
         order = np.argsort(indices, kind="stable")
         ranked = indices[order]
@@ -121,5 +121,5 @@ class Seen:
         copies = np.empty(len(ranked), np.int64)
         copies[order] = position - np.maximum.accumulate(np.where(first, position, 0))
         copies += self._counts[indices]
-        self.pass_over(stop)
+        self.skip_to(stop)
         return copies

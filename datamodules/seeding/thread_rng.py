@@ -1,4 +1,4 @@
-"""A random stream of its own for each worker thread, without touching torch's default generator."""
+"""Give each worker thread a random stream, without changing torch's default generator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DRAWING = frozenset(
 
 
 class Stream(TorchFunctionMode):
-    """Inside ``with stream:`` torch's random functions draw from ``generator``, in this thread.
+    """Context in which torch's random functions of this thread draw from ``generator``.
 
-    torch has one default generator for all threads; the stack of function modes is kept by thread.
-    A generator seeded like the default one gives the same numbers.
+    torch has one default generator for all threads, but a stack of function modes per thread.
+    With the seed of the default generator ``generator`` gives the same numbers.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Stream(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call ``func``, with the stream's generator where it draws and none was given."""
+        """Call ``func``; pass ``generator`` to a random function that was not given one."""
         if func in DRAWING:
             kwargs = {"generator": self.generator, **(kwargs or {})}
         return func(*args, **(kwargs or {}))
@@ -49,20 +49,20 @@ _local = threading.local()
 
 
 def active_stream() -> Stream | None:
-    """The stream that this thread draws from, or None."""
+    """Return the stream that this thread draws from, or None."""
     return getattr(_local, "stream", None)
 
 
 def generator_in_use() -> torch.Generator:
-    """The generator that torch's random functions draw from in this thread."""
+    """Return the generator that torch's random functions draw from in this thread."""
     stream = active_stream()
     return torch.default_generator if stream is None else stream.generator
 
 
 def without_modes() -> AbstractContextManager[Any]:
-    """Function modes set aside, for calls that draw nothing or are given a generator.
+    """Turn torch's function modes off, for calls that draw nothing or are given a generator.
 
-    A thread's mode takes 2 to 3 us of each call; where torch has no switch, it goes on doing so.
+    A mode takes 2 to 3 us of each call. Without ``DisableTorchFunction`` in torch it stays on.
     """
     switch: Callable[[], AbstractContextManager[Any]]
     switch = getattr(torch._C, "DisableTorchFunction", nullcontext)
@@ -71,7 +71,7 @@ def without_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def own_stream() -> Iterator[Stream]:
-    """Draw from a stream of this thread's own."""
+    """Make torch's random functions draw from a new stream of this thread."""
     _local.stream = stream = Stream()
     try:
         with stream:
@@ -80,11 +80,11 @@ def own_stream() -> Iterator[Stream]:
         _local.stream = None
 
 
-def drawn_elsewhere(transform: Any) -> str | None:
-    """The step that keeps a transform from worker threads, or None.
+def thread_unsafe_step(transform: Any) -> str | None:
+    """Return the name of a step that must not run in worker threads, or None.
 
-    torchvision's own classes draw from torch alone, but for a few; of any other callable it is
-    not known, and ``random``'s and NumPy's states are shared by all threads.
+    Most of torchvision's transforms use torch's random functions only. Other callables may use
+    ``random`` or NumPy, whose states are shared by all threads.
     """
     from torchvision.transforms import transforms as v1
     from torchvision.transforms import v2
@@ -95,9 +95,9 @@ def drawn_elsewhere(transform: Any) -> str | None:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if not kind.__module__.startswith("torchvision.transforms.") or kind in (v1.Lambda, v2.Lambda):
         return getattr(transform, "__qualname__", name)
-    if kind in (v1.RandomChoice, v1.RandomOrder):  # draw from Python's random
+    if kind in (v1.RandomChoice, v1.RandomOrder):  # use Python's random
         return name
     inner = getattr(transform, "transforms", ())
     if isinstance(inner, Iterable):
-        return next((found for step in inner if (found := drawn_elsewhere(step))), None)
-    return drawn_elsewhere(inner)
+        return next((found for step in inner if (found := thread_unsafe_step(step))), None)
+    return thread_unsafe_step(inner)

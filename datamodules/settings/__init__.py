@@ -1,4 +1,4 @@
-"""Arguments a user passes, class names, and the cores this process may use.
+"""Arguments a user passes, class lists, and the CPU cores this process may use.
 
 Imports no other room.
 """

@@ -1,4 +1,4 @@
-"""Settings that a user gives: names with suggestions, and their plain form for checkpoints."""
+"""Check names that a user passes, suggest the right one, and store arguments in checkpoints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,25 @@ import numpy as np
 from torch import Tensor
 
 
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``"did you mean 'x'? "`` for the closest known name, or ``""``; case is ignored.
+
+    Args:
+        name: The unknown name.
+        known: All known names.
+        cutoff: Least similarity, 0 to 1, as in :func:`difflib.get_close_matches`.
+
+    Example:
+        >>> did_you_mean("Age ", ["age", "fare"])
+        "did you mean 'age'? "
+    """
+    by_lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, 1, cutoff)
+    return f"did you mean {by_lower[close[0]]!r}? " if close else ""
+
+
 def check_name(name: str, known: Iterable[str], kind: str) -> None:
-    """Refuse an unknown name and suggest the closest known one.
+    """Raise an error for an unknown name and suggest the closest known one.
 
     Raises:
         ValueError: If ``name`` is not known.
@@ -24,19 +41,22 @@ def check_name(name: str, known: Iterable[str], kind: str) -> None:
     """
     names = list(known)
     if name not in names:
-        close = difflib.get_close_matches(str(name), names, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, names)
         raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
 
 
-LONGEST = 1000  # a longer list is data, not a setting
+MAX_ITEMS = 1000  # a longer list is data, not a setting
 
 
 def plain(value: Any) -> Any:
-    """A value as checkpoints can hold it: str, int, float, bool, list, dict, None.
+    """Convert an argument to str, int, float, bool, list, dict or None, for checkpoints.
 
-    Paths become strings and NumPy numbers Python's. Lightning would lose anything else in
-    silence; a callable leaves its name in angle brackets, see :func:`given_again`.
+    Paths become strings and NumPy numbers Python numbers. Lightning silently drops anything else:
+    such a value is replaced by its name in angle brackets, see :func:`given_again`.
+
+    Example:
+        >>> plain({"root": Path("photos"), "transform": print})
+        {'root': 'photos', 'transform': '<print>'}
     """
     if isinstance(value, Path):
         return str(value)
@@ -44,7 +64,7 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple) and len(value) <= LONGEST:
+    if isinstance(value, list | tuple) and len(value) <= MAX_ITEMS:
         return [plain(v) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
@@ -52,10 +72,10 @@ def plain(value: Any) -> Any:
 
 
 def storable(value: Any, name: str) -> Any:
-    """A fitted value as checkpoints can hold it and load with ``weights_only=True``.
+    """Convert a fitted value to what a checkpoint loads with ``weights_only=True``.
 
     Raises:
-        TypeError: If it is no plain value, array or tensor; names the entry.
+        TypeError: If it is not a plain value, array or tensor; names the entry.
     """
     if isinstance(value, dict):
         return {str(k): storable(v, f"{name}[{k!r}]") for k, v in value.items()}
@@ -66,20 +86,20 @@ def storable(value: Any, name: str) -> Any:
     if value is None or isinstance(value, str | int | float | bool | Tensor):
         return value
     raise TypeError(
-        f"{name} is of {type(value).__name__}, which a checkpoint cannot hold; return plain "
+        f"{name} is a {type(value).__name__}, which a checkpoint cannot store; return plain "
         "values, arrays or tensors from fit()"
     )
 
 
 def given_again(value: Any, argument: str) -> Any:
-    """Refuse the name that a checkpoint keeps in place of a user's own callable.
+    """Return ``value``, unless it is the name that a checkpoint stores in place of an object.
 
     Raises:
-        ValueError: If ``value`` is such a name.
+        ValueError: If ``value`` is such a name: the object must be passed again.
     """
     if isinstance(value, str) and value.startswith("<"):
         raise ValueError(
             f"the checkpoint was written with {argument}={value} of your own, which it cannot "
-            f"hold; pass {argument}= again"
+            f"store; pass {argument}= again"
         )
     return value

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""Count the CPU cores that this process may use."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
+V1_FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
 def default_workers(ranks: int = 1) -> int:
-    """Cores this process may use, shared with the other ranks on this machine.
+    """Return this rank's share of the usable cores; at least 1.
 
     Args:
-        ranks: Processes of this run on this machine, as far as the caller knows;
-            ``LOCAL_WORLD_SIZE`` (torchrun) counts where it says more.
+        ranks: Ranks on this machine that the caller knows of; ``LOCAL_WORLD_SIZE`` (torchrun) is
+            used if it is larger.
     """
     cores = usable_cores()
-    if "SLURM_CPUS_PER_TASK" in os.environ:  # Slurm gives each rank cores of its own
+    if "SLURM_CPUS_PER_TASK" in os.environ:  # Slurm gives each rank its own cores
         return cores
     return max(1, cores // max(1, ranks, int(os.environ.get("LOCAL_WORLD_SIZE", 1))))
 
 
 def usable_cores() -> int:
-    """Cores by affinity and by the control groups' quotas; at least 1."""
+    """Return the cores allowed by affinity and by control group quotas; at least 1."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS, Windows
@@ -34,7 +35,7 @@ def usable_cores() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Cores by each quota that holds for this process: its own group's and those above."""
+    """Yield the cores allowed by each quota of this process's control group and its parents."""
     try:
         lines = OWN_GROUP.read_text().splitlines()
     except OSError:
@@ -48,12 +49,9 @@ def _quotas() -> Iterator[float]:
             yield int(quota) / int(period)
         except (OSError, ValueError):  # no such file, or "max"
             continue
-    try:  # the first version of control groups
-        quota, period = ((CONTROL_GROUPS / "cpu" / f"cpu.cfs_{n}_us").read_text() for n in V1)
+    try:  # control groups version 1
+        quota, period = ((CONTROL_GROUPS / "cpu" / name).read_text() for name in V1_FILES)
         if int(quota) > 0:
             yield int(quota) / int(period)
     except (OSError, ValueError):
         pass
-
-
-V1 = ("quota", "period")

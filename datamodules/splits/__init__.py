@@ -1,4 +1,4 @@
-"""Which sample is in train, val and test; index arrays only.
+"""Split samples into train, val and test; arrays of indices only.
 
 Imports `settings`, `seeding` and `readers`.
 """

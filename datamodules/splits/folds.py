@@ -1,20 +1,19 @@
-"""k-fold splits: the fold of each sample, stratified and by group; and seeded parts of a split."""
+"""Assign samples to k folds, and take random subsets of a split."""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from .groups import allot_groups
-from .split import fingerprint, share_out
+from datamodules.seeding.sample_seeds import Indices
 
-Indices = npt.NDArray[np.int64]
+from .groups import assign_groups
+from .split import apportion, fingerprint
 
 
-def fold_numbers(
+def assign_folds(
     n: int,
     folds: int,
     *,
@@ -23,19 +22,19 @@ def fold_numbers(
     labels: Indices | None = None,
     groups: Indices | None = None,
 ) -> Indices:
-    """Fold of each sample: a pure function of its arguments.
+    """Assign each sample to a fold; a pure function of the arguments.
 
-    Fold sizes differ by at most one, and so do a class's samples in them; with ``groups`` as near
-    to it as whole groups allow. A class with one sample is in no fold, said in a warning: a model
-    that never saw the class could not be judged by it.
+    Fold sizes differ by at most one, and so do the counts of each class; with ``groups`` as nearly
+    as whole groups allow. A class with one sample is in no fold, with a warning: no model could
+    learn it and be tested on it.
 
     Args:
         n: Number of samples.
         folds: K, at least 2.
         seed: Any integer.
-        repeat: Number of the repetition; each deals anew.
+        repeat: Repetition of repeated k-fold; each is shuffled differently.
         labels: (n,) classes from 0, for stratified folds.
-        groups: (n,) numbers of groups from 0; no group lies in two folds.
+        groups: (n,) groups from 0; a group is never in two folds.
 
     Returns:
         (n,) int64 in 0..K-1; -1 for a sample that is always in train.
@@ -44,16 +43,16 @@ def fold_numbers(
         ValueError: If there are fewer samples, or groups, than folds.
 
     Example:
-        >>> np.bincount(fold_numbers(10, 3)).tolist()
+        >>> np.bincount(assign_folds(10, 3)).tolist()
         [4, 3, 3]
     """
     if n < folds:
-        raise ValueError(f"{n} samples cannot make {folds} folds; lower folds")
-    # the first draws of neighbouring seeds of one generator are alike
+        raise ValueError(f"{n} samples are too few for {folds} folds; lower folds")
+    # hashed: generators with neighbouring seeds start with similar numbers
     generator = torch.Generator().manual_seed(int(fingerprint([seed, repeat])[:12], 16))
     if groups is not None:
         wanted = np.full(folds, n // folds) + (np.arange(folds) < n % folds)
-        return allot_groups(groups, wanted.tolist(), generator, labels)
+        return assign_groups(groups, wanted.tolist(), generator, labels)
     numbers = np.empty(n, np.int64)
     classes = np.zeros(n, np.int64) if labels is None else labels
     sizes = np.bincount(classes)
@@ -67,24 +66,24 @@ def fold_numbers(
         dealt += len(members)
     if single := int((numbers < 0).sum()):
         warnings.warn(
-            f"{single} classes have one sample, which stays in train in every fold and is never "
-            "predicted; add samples or leave the classes out",
+            f"{single} classes have one sample, which is in train in every fold and never "
+            "predicted; add samples or remove the classes",
             stacklevel=2,
         )
     return numbers
 
 
-def limited(rows: Indices, limit: float, *, seed: int, labels: Indices | None = None) -> Indices:
-    """A seeded part of a split for a quick trial, with the classes in their shares.
+def limit_rows(rows: Indices, limit: float, *, seed: int, labels: Indices | None = None) -> Indices:
+    """Take a random subset of a split, for a quick trial; stratified with ``labels``.
 
     Args:
         rows: (n,) rows of the split.
-        limit: The most samples (int), or their share (float).
+        limit: Maximum number of samples (int), or fraction (float).
         seed: Any integer.
-        labels: (n,) classes from 0; as far as there is room each keeps a sample.
+        labels: (n,) classes from 0; each class keeps a sample if ``limit`` allows it.
 
     Returns:
-        Ascending rows, all of them where ``limit`` is not reached.
+        Ascending rows; all of them if there are no more than ``limit``.
     """
     n = len(rows)
     total = max(1, round(n * limit)) if isinstance(limit, float) else int(limit)
@@ -97,24 +96,24 @@ def limited(rows: Indices, limit: float, *, seed: int, labels: Indices | None = 
     sizes = np.bincount(labels)
     ties = torch.rand(len(sizes), generator=generator).numpy()
     once = np.minimum(sizes, 1) if total >= len(sizes) else np.zeros_like(sizes)
-    rest = sizes - once
-    quota = once + share_out(rest, total - int(once.sum()), int(rest.sum()), rest, ties)
-    ordered = order[np.argsort(labels[order], kind="stable")]  # by class, shuffled inside
+    others = sizes - once
+    quota = once + apportion(others, total - int(once.sum()), int(others.sum()), others, ties)
+    ordered = order[np.argsort(labels[order], kind="stable")]  # by class, each shuffled
     starts = np.cumsum(sizes) - sizes
     kept = [ordered[start : start + take] for start, take in zip(starts, quota, strict=True)]
     return np.sort(rows[np.concatenate(kept)])
 
 
 def check_limit(limit: int | float | None) -> None:
-    """Refuse a limit that is neither a number of samples nor a share.
+    """Raise an error for a limit that is neither a number of samples nor a fraction.
 
     Raises:
-        ValueError: Says what was given.
+        ValueError: If it is not an int above 0 or a float in (0, 1].
     """
     if limit is None:
         return
     number = isinstance(limit, int | float) and not isinstance(limit, bool)
     if not number or not limit > 0 or (isinstance(limit, float) and limit > 1):
         raise ValueError(
-            f"limit must be a number of samples (int) or a share up to 1.0 (float), got {limit!r}"
+            f"limit must be a number of samples (int) or a fraction (float), got {limit!r}"
         )

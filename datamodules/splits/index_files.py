@@ -1,4 +1,4 @@
-"""Splits that are given as files of row numbers or keys."""
+"""Read splits from files of row numbers or keys."""
 
 from __future__ import annotations
 
@@ -8,84 +8,85 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from datamodules.readers.npy import open_array
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name, given_again
 
-Indices = npt.NDArray[np.int64]
-PARTS = ("train", "val", "test")
+SPLIT_NAMES = ("train", "val", "test")
 
 
-def by_files(
+def split_by_files(
     files: Mapping[str, Any], n: int, keys: Callable[[], Sequence[Any]] | None = None
 ) -> dict[str, Indices]:
-    """Rows of each part as files, or lists, name them.
+    """Return the rows that the file or list of each split names.
 
     Args:
-        files: Of each part a file with a row number or a key a line, ``.npy`` of row numbers, or
-            the row numbers themselves.
+        files: For each split a text file with a row number or key per line, a ``.npy`` file of
+            row numbers, or a list of row numbers.
         n: Number of samples.
-        keys: Gives the n keys that lines may name; a key is tried before a number.
+        keys: Returns the n keys that lines may have; a key takes precedence over a number.
 
     Returns:
-        Ascending rows of train, val and test; without train among ``files`` the rest is train.
+        Ascending rows of train, val and test; without ``"train"``, all other rows are train.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a line names no sample, or one that is named already.
+        ValueError: If a line is not a sample, or a sample is listed twice.
     """
     if not isinstance(files, Mapping) or not files:
-        raise ValueError(f'files takes {{"val": "val.txt", "test": "test.txt"}}, got {files!r}')
-    for part in files:
-        check_name(part, PARTS, "part of files")
+        raise ValueError(
+            f'files must be a dict such as {{"val": "val.txt", "test": "test.txt"}}, got {files!r}'
+        )
+    for split in files:
+        check_name(split, SPLIT_NAMES, "split in files")
     places: dict[str, int] | None = None
-    found: dict[str, Indices] = {}
+    splits: dict[str, Indices] = {}
     owner = np.full(n, -1)
-    for part, given in files.items():
-        said, lines = _lines(part, given)
+    for split, given in files.items():
+        name, lines = _lines(split, given)
         if places is None:
             places = {str(key): row for row, key in enumerate(keys() if keys else ())}
-        rows = np.array([_row(line, places, n, said) for line in lines], np.int64)
+        rows = np.array([_row(line, places, n, name) for line in lines], np.int64)
         for row in rows.tolist():
             if owner[row] >= 0:
-                other = PARTS[owner[row]]
+                other = SPLIT_NAMES[owner[row]]
                 raise ValueError(
-                    f"{said} names row {row}, which {other} holds already; name each row once"
+                    f"{name} lists row {row}, which is in {other} already; list each row once"
                 )
-            owner[row] = PARTS.index(part)
-        found[part] = np.sort(rows)
+            owner[row] = SPLIT_NAMES.index(split)
+        splits[split] = np.sort(rows)
     left = np.flatnonzero(owner < 0)
     if "train" not in files:
-        found["train"] = left
+        splits["train"] = left
     elif len(left):
         warnings.warn(
             f"{len(left)} of {n} samples are in none of the files of split_options and are "
-            f"left out, the first is row {left[0]}",
+            f"not used, the first is row {left[0]}",
             stacklevel=2,
         )
-    return {part: found.get(part, left[:0]) for part in PARTS}
+    return {split: splits.get(split, left[:0]) for split in SPLIT_NAMES}
 
 
-def _lines(part: str, given: Any) -> tuple[str, Sequence[Any]]:
-    """What to call a part's file, and its lines."""
-    if not isinstance(given_again(given, f"files[{part!r}]"), str | Path):
-        return f"files[{part!r}]", np.asarray(given).tolist()
+def _lines(split: str, given: Any) -> tuple[str, Sequence[Any]]:
+    """Return the name of a split's file for messages, and its lines."""
+    if not isinstance(given_again(given, f"files[{split!r}]"), str | Path):
+        return f"files[{split!r}]", np.asarray(given).tolist()
     path = Path(given).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f"{str(path)!r}, the index file of {part}, does not exist")
+        raise FileNotFoundError(f"{str(path)!r}, the index file of {split}, does not exist")
     if path.suffix == ".npy":
         rows = open_array(path)
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise ValueError(
-                f"{path.name} must hold row numbers (n,), got {rows.dtype} {rows.shape}"
+                f"{path.name} must be an array of row numbers (n,), got {rows.dtype} {rows.shape}"
             )
         return path.name, rows.tolist()
     text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     return path.name, [line.rstrip("\r") for line in text.split("\n") if line.strip()]
 
 
-def _row(line: Any, places: Mapping[str, int], n: int, said: str) -> int:
+def _row(line: Any, places: Mapping[str, int], n: int, name: str) -> int:
     row = places.get(str(line), places.get(str(line).strip()))
     if row is not None:
         return row
@@ -94,7 +95,7 @@ def _row(line: Any, places: Mapping[str, int], n: int, said: str) -> int:
     except ValueError:
         some = ", ".join(repr(key) for key in list(places)[:3])
         known = f"keys such as {some}" if places else "row numbers"
-        raise ValueError(f"{said} names {line!r}, which is no sample; it takes {known}") from None
+        raise ValueError(f"{name} lists {line!r}, which is not a sample; use {known}") from None
     if not 0 <= row < n:
-        raise ValueError(f"{said} names row {row}, there are rows 0 to {n - 1}")
+        raise ValueError(f"{name} lists row {row}, rows must be 0 to {n - 1}")
     return row

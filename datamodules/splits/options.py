@@ -1,4 +1,4 @@
-"""``split_options``: how a user wants samples parted, checked and carried out."""
+"""Check and apply ``split_options``: how samples are split into train, val and test."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name, given_again
 
-from .folds import fold_numbers
-from .groups import allot_groups, group_codes, missing_rows
-from .index_files import PARTS, by_files
-from .split import counts_of, split_indices
+from .folds import assign_folds
+from .groups import assign_groups, check_no_missing, encode_groups
+from .index_files import SPLIT_NAMES, split_by_files
+from .split import split_indices, split_sizes
 
-Indices = npt.NDArray[np.int64]
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
@@ -28,23 +28,30 @@ SPLIT_WORDS = {
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """How samples are parted; at most one of ``group``, ``time``, ``column`` and ``files``.
+    """How samples are split; at most one of ``group``, ``time``, ``column`` and ``files``.
 
-    ``group``, ``time`` and ``column`` take the name of a column, where the source has columns, or
-    one value a sample.
+    ``group``, ``time`` and ``column`` are the name of a column, if the source has columns, or one
+    value per sample.
 
     Attributes:
-        stratify: Keep the classes in their shares.
-        group: Samples of one group stay on one side.
+        stratify: Keep the class proportions in every split.
+        group: Keep all samples of a group in one split.
         time: Train is earliest, then val, then test; equal times stay together. Numbers, dates, or
             texts in ISO 8601.
-        column: Says train, val or test (``valid``, ``validation``, ``dev``) of each sample.
-        files: A file for each part, with a row number or a key (the path below the root, the id)
-            a line, or ``.npy`` of row numbers; or the row numbers themselves. Without ``train``
-            the rest is train.
-        folds: K of k-fold: val is one fold, train the others.
-        fold: Which fold is val, from 0.
+        column: ``train``, ``val`` (``valid``, ``validation``, ``dev``) or ``test`` per sample.
+        files: For each split a text file with a row number or key (path below the root, id) per
+            line, a ``.npy`` file of row numbers, or a list of row numbers. Without ``train`` all
+            other samples are train.
+        folds: K of k-fold cross-validation: val is one fold, train the others.
+        fold: Number of the fold that is val, from 0.
         repeat: Number of the repetition of repeated k-fold, from 0.
+
+    Example:
+        >>> SplitOptions.of({"group": "patient", "folds": 5, "fold": 2}).columns
+        ['patient']
+        >>> SplitOptions.of({"fold": 1})
+        Traceback (most recent call last):
+        ValueError: fold=1 needs folds=, the number of folds
     """
 
     stratify: bool = True
@@ -58,10 +65,10 @@ class SplitOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> SplitOptions:
-        """Take a user's dict.
+        """Check a user's dict of options.
 
         Raises:
-            ValueError: For an unknown name, an impossible value, or two that exclude each other.
+            ValueError: If a name is unknown, a value impossible, or two options contradict.
         """
         if options is not None and not isinstance(options, Mapping):
             raise ValueError(
@@ -69,25 +76,25 @@ class SplitOptions:
             )
         for name in options or {}:
             check_name(name, [field.name for field in fields(cls)], "split option")
-        made = cls(**dict(options or {}))
-        made._check(options or {})
-        return made
+        checked = cls(**dict(options or {}))
+        checked._check(options or {})
+        return checked
 
     @property
     def columns(self) -> list[str]:
-        """Columns that are named."""
+        """Return the names of columns that the options use."""
         return [v for v in (self.group, self.time, self.column) if isinstance(v, str)]
 
     def _check(self, given: Mapping[str, Any]) -> None:
         ways = [n for n in ("group", "time", "column", "files") if given.get(n) is not None]
         if len(ways) > 1:
-            raise ValueError(f"split_options part samples by one of {' and '.join(ways)}; keep one")
+            raise ValueError(f"split_options has {' and '.join(ways)}; keep one of them")
         if not isinstance(self.stratify, bool):
             raise ValueError(f"stratify must be True or False, got {self.stratify!r}")
         for name in ("folds", "fold", "repeat"):
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (whole or (value is None and name == "folds")):
+            integer = isinstance(value, int) and not isinstance(value, bool)
+            if not (integer or (value is None and name == "folds")):
                 raise ValueError(f"{name} must be a whole number, got {value!r}")
         self._check_folds(given, ways)
 
@@ -95,7 +102,7 @@ class SplitOptions:
         if self.folds is None:
             extra = [name for name in ("fold", "repeat") if name in given]
             if extra:
-                raise ValueError(f"{extra[0]}={given[extra[0]]} needs folds=, their number")
+                raise ValueError(f"{extra[0]}={given[extra[0]]} needs folds=, the number of folds")
             return
         if self.folds < 2:
             raise ValueError(f"folds must be at least 2, got {self.folds}")
@@ -103,21 +110,21 @@ class SplitOptions:
             raise ValueError(f"fold must be 0 to {self.folds - 1}, got {self.fold}")
         if self.repeat < 0:
             raise ValueError(f"repeat must be at least 0, got {self.repeat}")
-        other = [name for name in ways if name != "group"]
-        if other:
-            raise ValueError(f"folds are dealt at random or by group, not by {other[0]}; keep one")
+        others = [name for name in ways if name != "group"]
+        if others:
+            raise ValueError(f"folds are random or by group, not by {others[0]}; keep one of them")
 
 
 @dataclass(frozen=True)
-class Uncut:
-    """Samples that are to be parted, and what is known of them.
+class SplitInput:
+    """Samples to split, and what :class:`SplitOptions` may use of them.
 
     Attributes:
         n: Number of samples.
         labels: (n,) classes for a stratified split.
         names: Class names for messages.
-        column: Gives the (n,) values of a named column.
-        keys: Gives the n keys that index files may name.
+        column: Returns the (n,) values of a column.
+        keys: Returns the n keys that index files may list.
     """
 
     n: int
@@ -127,86 +134,99 @@ class Uncut:
     keys: Callable[[], Sequence[Any]] | None = None
 
     def values(self, given: Any, what: str) -> npt.NDArray[Any]:
-        """One value a sample: as given, or out of the column of that name."""
+        """Return one value per sample: ``given`` itself, or the column of that name."""
         if isinstance(given_again(given, f"split_options[{what!r}]"), str):
             if self.column is None:
                 raise ValueError(
                     f"split_options {what}={given!r} names a column, which this source does not "
-                    "have; give one value a sample"
+                    "have; pass one value per sample"
                 )
             return np.asarray(self.column(given))
         values = np.asarray(given)
         if len(values) != self.n:
             raise ValueError(
-                f"split_options {what} has {len(values)} values, there are {self.n} samples to part"
+                f"split_options {what} has {len(values)} values, there are {self.n} samples; pass "
+                "one value per sample"
             )
         return values
 
 
-def cut(
-    uncut: Uncut, options: SplitOptions, *, val: float | int, test: float | int, seed: int
+def split_by_options(
+    samples: SplitInput, options: SplitOptions, *, val: float | int, test: float | int, seed: int
 ) -> dict[str, Indices]:
-    """Part samples as ``options`` say; a pure function of its arguments.
+    """Split samples as ``options`` say; a pure function of the arguments.
 
     Returns:
-        ``{"train": ..., "val": ..., "test": ...}``: ascending int64 indices, disjoint, together
-        ``range(n)`` but for rows that index files leave out, said in a warning.
+        ``{"train": ..., "val": ..., "test": ...}``: ascending int64 indices, disjoint. They cover
+        ``range(n)``, except for rows that index files leave out, with a warning.
 
     Raises:
-        ValueError: If the options cannot be carried out on these samples.
+        ValueError: If the options cannot be applied to these samples.
+
+    Example:
+        >>> options = SplitOptions.of({"group": ["a", "b", "a", "c"]})
+        >>> splits = split_by_options(SplitInput(4), options, val=1, test=1, seed=0)
+        >>> splits["train"].tolist()
+        [0, 2]
     """
-    n, labels = uncut.n, uncut.labels if options.stratify else None
+    n, labels = samples.n, samples.labels if options.stratify else None
     if options.column is not None:
-        return by_words(uncut.values(options.column, "column"))
+        return split_by_words(samples.values(options.column, "column"))
     if options.files is not None:
-        return by_files(options.files, n, uncut.keys)
+        return split_by_files(options.files, n, samples.keys)
     if options.time is not None:
-        return _by_time(uncut.values(options.time, "time"), counts_of(n, val=val, test=test))
-    groups = None
+        return _by_time(samples.values(options.time, "time"), split_sizes(n, val=val, test=test))
+    classes = groups = None
     if options.group is not None:
-        said = f"group {options.group!r}" if isinstance(options.group, str) else "group"
-        groups = group_codes(uncut.values(options.group, "group"), said)
-    if options.folds is None and groups is None:
-        return split_indices(n, val=val, test=test, seed=seed, labels=labels, names=uncut.names)
-    codes = None if labels is None else np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    if options.folds is None:
-        assert groups is not None
-        return _by_group(groups, counts_of(n, val=val, test=test), seed, codes)
-    everything = np.arange(n)
-    held = everything[:0]
-    if test:  # a test part is cut first, the same for all folds
+        what = f"group {options.group!r}" if isinstance(options.group, str) else "group"
+        groups = encode_groups(samples.values(options.group, "group"), what)
+    if labels is not None and (groups is not None or options.folds is not None):
+        classes = _renumber(labels)
+
+    def holdout(val: float | int) -> dict[str, Indices]:
         if groups is None:
-            held = split_indices(n, test=test, seed=seed, labels=labels, names=uncut.names)["test"]
-        else:
-            held = _by_group(groups, counts_of(n, val=0, test=test), seed, codes)["test"]
-    rest = np.setdiff1d(everything, held)
-    numbers = fold_numbers(
+            return split_indices(
+                n, val=val, test=test, seed=seed, labels=labels, names=samples.names
+            )
+        return _by_group(groups, split_sizes(n, val=val, test=test), seed, classes)
+
+    if options.folds is None:
+        return holdout(val)
+    # the test split is taken first, the same for all folds
+    held_out = holdout(0)["test"] if test else np.empty(0, np.int64)
+    rest = np.setdiff1d(np.arange(n), held_out)
+    numbers = assign_folds(
         len(rest),
         options.folds,
         seed=seed,
         repeat=options.repeat,
-        labels=None if codes is None else np.unique(codes[rest], return_inverse=True)[1],
-        groups=None if groups is None else np.unique(groups[rest], return_inverse=True)[1],
+        labels=None if classes is None else _renumber(classes[rest]),
+        groups=None if groups is None else _renumber(groups[rest]),
     )
     is_val = numbers == options.fold
-    return {"train": rest[~is_val], "val": rest[is_val], "test": held}
+    return {"train": rest[~is_val], "val": rest[is_val], "test": held_out}
 
 
-def by_words(words: npt.ArrayLike) -> dict[str, Indices]:
-    """Part samples by words such as ``train`` and ``dev``.
+def _renumber(values: npt.ArrayLike) -> Indices:
+    """Return values as int64 numbers from 0 without gaps."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def split_by_words(words: npt.ArrayLike) -> dict[str, Indices]:
+    """Split samples by words such as ``train`` and ``dev``.
 
     Raises:
-        ValueError: If a word is none of them; names it and its row.
+        ValueError: If a word is not the name of a split; names it and its row.
     """
-    said = [str(word).strip().casefold() for word in np.asarray(words).tolist()]
-    strange = [row for row, word in enumerate(said) if word not in SPLIT_WORDS]
-    if strange:
+    lower = [str(word).strip().casefold() for word in np.asarray(words).tolist()]
+    wrong = [row for row, word in enumerate(lower) if word not in SPLIT_WORDS]
+    if wrong:
         raise ValueError(
-            f"a split column must say train, val or test in each row, row {strange[0]} (counted "
-            f"from 0) says {said[strange[0]]!r}, and {len(strange) - 1} more rows are like it"
+            f"a split column must be train, val or test in each row, row {wrong[0]} (counted from "
+            f"0) is {lower[wrong[0]]!r}, and {len(wrong) - 1} more rows are wrong; correct them"
         )
-    parts = np.array([SPLIT_WORDS[word] for word in said])
-    return {part: np.flatnonzero(parts == part) for part in PARTS}
+    splits = np.array([SPLIT_WORDS[word] for word in lower])
+    return {split: np.flatnonzero(splits == split) for split in SPLIT_NAMES}
 
 
 def _by_group(
@@ -214,8 +234,8 @@ def _by_group(
 ) -> dict[str, Indices]:
     wanted = [len(groups) - sum(counts.values()), counts["val"], counts["test"]]
     generator = torch.Generator().manual_seed(seed)
-    numbers = allot_groups(groups, wanted, generator, labels)
-    return {part: np.flatnonzero(numbers == k) for k, part in enumerate(PARTS)}
+    numbers = assign_groups(groups, wanted, generator, labels)
+    return {split: np.flatnonzero(numbers == k) for k, split in enumerate(SPLIT_NAMES)}
 
 
 def _by_time(values: npt.NDArray[Any], counts: Mapping[str, int]) -> dict[str, Indices]:
@@ -224,25 +244,20 @@ def _by_time(values: npt.NDArray[Any], counts: Mapping[str, int]) -> dict[str, I
     ordered = times[order]
     n = len(times)
     ends = [n - counts["val"] - counts["test"], n - counts["test"]]
-    # equal times stay together, on the later side
+    # equal times stay together, in the later split
     a, b = (int(np.searchsorted(ordered, ordered[end])) if end < n else n for end in ends)
     if a == 0 and ends[0] > 0:
         raise ValueError(
-            "all train samples have the time of val and test samples, so time parts nothing; use "
-            "a finer time, or another split"
+            "all train samples have the time of val or test samples, so time does not split them; "
+            "use a finer time, or another option"
         )
-    parts = dict(zip(PARTS, np.split(order, [a, b]), strict=True))
-    return {part: np.sort(rows) for part, rows in parts.items()}
+    splits = dict(zip(SPLIT_NAMES, np.split(order, [a, b]), strict=True))
+    return {split: np.sort(rows) for split, rows in splits.items()}
 
 
 def _moments(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """(n,) times as numbers: of texts in ISO 8601 and dates the seconds since 1970, UTC."""
-    lost = missing_rows(values)
-    if len(lost):
-        raise ValueError(
-            f"time is missing in {len(lost)} rows, the first is row {lost[0]} (counted from 0); "
-            "each row needs its time"
-        )
+    """Return times (n,) as numbers; texts in ISO 8601 and dates as seconds since 1970, UTC."""
+    check_no_missing(values, "time", "time")
     if values.dtype.kind in "iuf":
         return values.astype(np.float64)
     if values.dtype.kind == "M":

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.seeding.sample_seeds import Indices
+
 from .column import Column
 from .dataset import PackedRows, TargetKind
 from .features import (
@@ -16,7 +18,6 @@ from .features import (
     MISSING,
     UNSEEN,
     Feature,
-    Rows,
     cardinalities,
     check_numbers,
     numeric_names,
@@ -48,7 +49,7 @@ class Encoded(NamedTuple):
 
 
 def pack(
-    table: Table, rows: Rows, features: Sequence[Feature], target: Any = None
+    table: Table, rows: Indices, features: Sequence[Feature], target: Any = None
 ) -> tuple[PackedRows, Encoded]:
     """Encode rows of a table into one buffer.
 
@@ -78,7 +79,7 @@ def pack(
 
 def encode(
     table: Table,
-    rows: Rows,
+    rows: Indices,
     features: Sequence[Feature],
     *,
     numeric: npt.NDArray[np.float32],
@@ -131,7 +132,7 @@ def encode(
 
 
 def _coded(
-    column: Column, feature: Feature, rows: Rows, report: Encoded
+    column: Column, feature: Feature, rows: Indices, report: Encoded
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The column's own codes, and the fitted code of each of its words, the last one missing."""
     found, words = column.as_words

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.seeding.sample_seeds import Indices
+
 from .column import Column
 from .median import median
 from .table import Table, listed
 
-Rows = npt.NDArray[np.int64]
 Room = npt.NDArray[np.float64]
 Feature = dict[str, Any]
 MISSING, UNSEEN, FIRST = 0, 1, 2
@@ -27,7 +28,7 @@ TWO_VALUED = ({"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"})
 
 def fit_columns(
     table: Table,
-    rows: Rows,
+    rows: Indices,
     names: Sequence[str],
     *,
     numeric: Collection[str] = (),
@@ -131,7 +132,7 @@ def styles(features: Sequence[Feature]) -> Mapping[str, Any]:
     return {f["name"]: f["style"] for f in features if f["kind"] == "numeric"}
 
 
-def check_numbers(table: Table, column: Column, rows: Rows) -> None:
+def check_numbers(table: Table, column: Column, rows: Indices) -> None:
     """Refuse words and infinity in a column that train knows as numbers.
 
     Raises:
@@ -159,7 +160,7 @@ def _counts_rows(column: Column) -> bool:
     return first in (0, 1) and np.array_equal(column.numbers, first + np.arange(len(column)))
 
 
-def _kind(table: Table, column: Column, rows: Rows) -> str:
+def _kind(table: Table, column: Column, rows: Indices) -> str:
     if column.codes is None:
         return "numeric"
     names = column.exact is not None and column.exact[rows].any()
@@ -177,7 +178,7 @@ def _kind(table: Table, column: Column, rows: Rows) -> str:
     return "categorical"
 
 
-def _refuse_words(table: Table, column: Column, words: Rows, among: str = "") -> None:
+def _refuse_words(table: Table, column: Column, words: Indices, among: str = "") -> None:
     found = list(dict.fromkeys(column.word(row) for row in words[:50].tolist()))[:3]
     raise ValueError(
         f"{table.name}: {column.name!r} holds {len(words)} cells that are no numbers{among}: "
@@ -187,7 +188,7 @@ def _refuse_words(table: Table, column: Column, words: Rows, among: str = "") ->
     )
 
 
-def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[Feature, str]:
+def _fit_numeric(table: Table, column: Column, rows: Indices, room: Room) -> tuple[Feature, str]:
     check_numbers(table, column, rows)
     assert column.numbers is not None
     # into the same memory for each column: new memory of this size costs more than the gather
@@ -219,7 +220,7 @@ def _fit_numeric(table: Table, column: Column, rows: Rows, room: Room) -> tuple[
     return feature, "holds one value in train" if constant else ""
 
 
-def _fit_categorical(table: Table, column: Column, rows: Rows) -> tuple[Feature, str]:
+def _fit_categorical(table: Table, column: Column, rows: Indices) -> tuple[Feature, str]:
     codes, words = column.as_words
     gaps, *counts = np.bincount(codes[rows] + 1, minlength=len(words) + 1)  # -1 where missing
     present = len(rows) - int(gaps)

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.class_map import ClassMap
 
 from .column import Column
 from .table import Table, listed
 from .table_splits import Part
 
-Rows = npt.NDArray[np.int64]
 Task = Literal["multiclass", "multilabel", "regression"]
 MANY_CLASSES = 20
 
@@ -221,7 +221,7 @@ def _whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     return whole
 
 
-def _check_whole(table: Table, column: Column, rows: Rows) -> None:
+def _check_whole(table: Table, column: Column, rows: Indices) -> None:
     if column.codes is not None or column.numbers is None:
         return
     wrong = rows[~_whole(column.numbers[rows])]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.batch import Batch, TextInputs
+from datamodules.seeding.sample_seeds import Indices
 
-Indices = npt.NDArray[np.int64]
 PaddingSide = Literal["right", "left"]
 # Unsigned 16 and 32 bit tensors do not pickle, so the buffer is kept under the signed type.
 KEPT_AS = {np.dtype(np.uint16): np.int16, np.dtype(np.uint32): np.int32}

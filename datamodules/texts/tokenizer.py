@@ -16,10 +16,11 @@ import numpy.typing as npt
 import torch
 
 from datamodules.readers.cache import cached
+from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.cpu_count import usable_cores
 from datamodules.splits.split import fingerprint
 
-from .dataset import FlatRows, Indices
+from .dataset import FlatRows
 
 PAD, CLS, SEP = SPECIAL = ("<pad>", "<cls>", "<sep>")
 SMALLEST_VOCAB = 256 + len(SPECIAL)

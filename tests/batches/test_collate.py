@@ -143,20 +143,20 @@ def test_padding_of_one_sample_and_its_default_of_zero():
             [(torch.zeros(3, 4), 0), (torch.zeros(3, 5), 0)],
             "inputs of one batch differ: sample 0 of the batch has (3, 4) float32, "
             "sample 1 of the batch has (3, 5) float32; "
-            "give them one size and dtype in the transform, or pad them: collate='pad'",
+            "return one size and dtype in the transform, or pad them: collate='pad'",
         ),
         (
             collate,
             [(0, torch.zeros(1)), (0, torch.zeros(1, dtype=torch.int64))],
             "target of one batch differ: sample 0 of the batch has (1,) float32, "
             "sample 1 of the batch has (1,) int64; "
-            "give them one size and dtype in the transform, or pad them: collate='pad'",
+            "return one size and dtype in the transform, or pad them: collate='pad'",
         ),
         (
             pad_pairs,
             [torch.zeros(2), torch.zeros(3), torch.zeros(3, dtype=torch.uint8)],
             "inputs of one batch differ: sample 0 of the batch has (2,) float32, "
-            "sample 2 of the batch has (3,) uint8; give them one number of dimensions",
+            "sample 2 of the batch has (3,) uint8; return the same number of dimensions and dtype",
         ),
     ],
 )
@@ -171,7 +171,7 @@ def test_the_whole_message_and_it_reaches_the_parent_of_a_worker(together, sampl
 
 
 def test_what_does_not_collate_names_the_type_and_the_remedy():
-    with pytest.raises(ValueError, match="samples of type set do not make a batch") as caught:
+    with pytest.raises(ValueError, match="samples of type set cannot be collated") as caught:
         collate_inputs([{1}])
     assert str(caught.value).endswith(
         "; return tensors of one shape, or pass loader_options={'collate_fn': ...}"

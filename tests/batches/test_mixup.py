@@ -16,7 +16,7 @@ def batch(dtype=torch.float32):
 
 @pytest.mark.parametrize("alphas", [{"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1}])
 @pytest.mark.parametrize("seed", range(8))
-def test_targets_say_what_the_images_hold(alphas, seed):
+def test_targets_have_the_shares_of_the_mixed_images(alphas, seed):
     plain = batch()
     result = mixed(Mix(4, **alphas).drawn(plain, seed))
     assert isinstance(result, Batch)
@@ -26,21 +26,21 @@ def test_targets_say_what_the_images_hold(alphas, seed):
     assert torch.equal(plain.inputs, batch().inputs), "the batch itself is not written"
 
 
-def test_the_same_seed_mixes_alike_and_another_otherwise():
+def test_equal_seeds_mix_equally():
     mix = Mix(4, mixup=0.4)
     first, again, other = (mixed(mix.drawn(batch(), seed)).target for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_crossing_as_uint8_ends_equal():
+def test_mixing_after_a_transfer_as_uint8_gives_equal_images():
     normalizer, mix = Normalizer([0.5] * 3, [0.5] * 3), Mix(4, mixup=0.4)
     drawn = mix.drawn(batch(torch.uint8), 3)
     assert drawn.inputs.dtype == torch.uint8
     crossed = mixed(normalizer(MixedBatch(*drawn)))
     host = mixed(mix.drawn(Batch(normalizer(batch(torch.uint8).inputs), torch.arange(4)), 3))
     assert torch.equal(crossed.inputs, host.inputs)
-    with pytest.raises(TypeError, match="finished float"):
+    with pytest.raises(TypeError, match="normalized float"):
         mixed(drawn)
 
 
@@ -51,7 +51,7 @@ def test_negative_alpha_is_refused():
         Mix(4, mixup=float("nan"))
 
 
-def test_a_source_mixes_train_alone_and_repeats_with_the_seed(tmp_path, monkeypatch):
+def test_only_train_is_mixed_and_repeats_with_the_seed(tmp_path, monkeypatch):
     monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path))
     dm = samples.digits(mixup=0.2, cutmix=1.0, num_workers=0)
     first, again = (next(iter(dm.train_dataloader())) for _ in range(2))

@@ -17,7 +17,7 @@ from two_ranks import Recorder, Rows
 
 from datamodules import Batch, DataModule, RowBatch
 from datamodules.batches.normalize import Normalizer
-from datamodules.sampling.plan import Exact, Shuffled
+from datamodules.sampling.plan import EvaluationPlan, ShuffledPlan
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "two_ranks.py"
 
@@ -99,7 +99,7 @@ def test_two_processes_equal_the_plan(ranks, workers):
     assert orders[0] != orders[1]
     assert sorted(i for r in ranks for _, rows in r["test"] for i in rows) == sorted(parts["test"])
     assert sorted(i for r in ranks for _, rows in r["predict"] for i in rows) == list(range(101))
-    plan = Shuffled(len(parts["train"]), 8)
+    plan = ShuffledPlan(len(parts["train"]), 8)
     loader = Rows(101, batch_size=8, seed=5).train_dataloader()
     assert isinstance(loader.sampler.plan, type(plan))
     loader.sampler._world = (2, 0)
@@ -366,4 +366,4 @@ class Gathered(Dataset):
 
 
 def test_evaluation_plan_is_exact():
-    assert isinstance(Rows(20).val_dataloader().sampler.plan, Exact)
+    assert isinstance(Rows(20).val_dataloader().sampler.plan, EvaluationPlan)

@@ -27,7 +27,7 @@ from datamodules.loading.make_loader import (
     make_stream_loader,
 )
 from datamodules.loading.worker_faults import InSharedMemory
-from datamodules.sampling.plan import Exact, InOrder, Shuffled
+from datamodules.sampling.plan import EvaluationPlan, SequentialPlan, ShuffledPlan
 from datamodules.sampling.sharded_sampler import RowBatches, ShardedBatchSampler
 
 
@@ -57,7 +57,7 @@ class InMemory(Squares):
 def made(dataset=None, *, batch_size=4, ranks=1, split="train", **options):
     dataset = Squares() if dataset is None else dataset
     sampler = ShardedBatchSampler(
-        Shuffled(len(dataset), batch_size),
+        ShuffledPlan(len(dataset), batch_size),
         len(dataset),
         num_replicas=ranks,
         rank=ranks - 1,
@@ -220,7 +220,7 @@ def test_the_number_of_workers_is_that_of_the_cores_and_at_most_that_of_the_batc
     assert made(num_workers=None).num_workers == 2
     assert made(num_workers=None, batch_size=10).num_workers == 1
     assert made(InMemory(), num_workers=None).num_workers == 0
-    sampler = ShardedBatchSampler(Shuffled(10, 2), 10, seed=0)
+    sampler = ShardedBatchSampler(ShuffledPlan(10, 2), 10, seed=0)
     make_loader(Squares(), sampler, batch_size=2, ranks=3)
     assert asked == [1, 1, 3]
 
@@ -287,7 +287,7 @@ def test_workers_of_no_chosen_kind_are_threads_unless_something_is_for_processes
     assert said == ([] if why is None else lines)
     by_default = make_loader(
         dataset,
-        ShardedBatchSampler(Shuffled(4, 1), 4, seed=0),
+        ShardedBatchSampler(ShuffledPlan(4, 1), 4, seed=0),
         batch_size=1,
         num_workers=2,
         collate_fn=collate,
@@ -314,7 +314,7 @@ def test_threads_that_cannot_serve_are_refused_with_the_reason():
 
 
 def test_a_predict_loader_shows_rows_as_lightning_records_them():
-    sampler = ShardedBatchSampler(Exact(5, 2), 5, uneven="keep", seeded=False)
+    sampler = ShardedBatchSampler(EvaluationPlan(5, 2), 5, uneven="keep", seeded=False)
     loader = make_loader(
         Squares(5), sampler, batch_size=2, split="predict", collate_fn=collate, num_workers=0
     )
@@ -526,7 +526,7 @@ def test_batches_are_pinned_where_it_is_asked_for_and_there_is_a_device(
 def test_the_place_tells_seeds_apart_whose_batches_are_the_same():
     places = []
     for seed in (0, 1):
-        sampler = ShardedBatchSampler(InOrder(10, 4), 10, seed=seed)
+        sampler = ShardedBatchSampler(SequentialPlan(10, 4), 10, seed=seed)
         loader = make_loader(Squares(), sampler, batch_size=4, collate_fn=collate, num_workers=0)
         places.append(loader.state_dict()["plan"])
     assert places[0] != places[1], "the samples' draws differ"

@@ -132,7 +132,7 @@ def test_images_without_statistics_are_refused(images, said):
         channel_statistics(images)
 
 
-def test_the_script_prints_flags_that_say_the_same(root, capsys):
+def test_the_script_prints_flags_with_the_fitted_statistics(root, capsys):
     given = ["--data=ImageFolderDataModule", f"--data.root={root}", "--data.image_size=8"]
     given += ["--data.val_split=4", "--data.test_split=0", "--data.num_workers=0"]
     assert script.main(given) == 0
@@ -142,4 +142,4 @@ def test_the_script_prints_flags_that_say_the_same(root, capsys):
     values = ", ".join(f"{value:.4f}" for value in dm.fitted["mean"])
     assert f"use: --data.mean '[{values}]'" in out
     assert script.main(["--data", "wine"]) == 2
-    assert "no images" in capsys.readouterr().err
+    assert "not images" in capsys.readouterr().err

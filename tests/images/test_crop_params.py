@@ -48,7 +48,7 @@ def test_a_thread_draws_from_its_own_stream():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_torchvision_that_draws_otherwise_is_asked_itself(monkeypatch):
+def test_a_torchvision_that_draws_differently_is_called_itself(monkeypatch):
     def other(self, flat_inputs):
         torch.rand(1)
         return {"top": 1, "left": 2, "height": 3, "width": 4}

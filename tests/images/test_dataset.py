@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 from datamodules.images.dataset import ImageDataset, PixelDataset
 from datamodules.images.sources import predict_sources
 from datamodules.readers.path_list import PathList
-from datamodules.seeding.sample_seeds import below
+from datamodules.seeding.sample_seeds import draw_integers
 
 
 def pixels(n=4, height=3, width=5, channels=3):
@@ -113,8 +113,8 @@ def test_a_batch_equals_slicing_and_flipping_one_by_one(padding, flip, channels)
     dataset = PixelDataset(data, torch.arange(6), padding=padding, flip=flip)
     batch = dataset.get_batch(rows, seeds(n))
     side = 2 * padding + 1
-    places = below(seeds(n), side**2, stream=1).tolist() if padding else [0] * n
-    mirrored = below(seeds(n), 2, stream=2).tolist()
+    places = draw_integers(seeds(n), side**2, stream=1).tolist() if padding else [0] * n
+    mirrored = draw_integers(seeds(n), 2, stream=2).tolist()
     for k, row in enumerate(rows):
         whole = torch.zeros(channels, 3 + 2 * padding, 5 + 2 * padding, dtype=torch.uint8)
         whole[:, padding : padding + 3, padding : padding + 5] = data[row]
@@ -222,7 +222,7 @@ def test_a_file_a_list_of_paths_and_lists_of_images(tmp_path, monkeypatch):
     assert len(predict_sources(p for p in [file])) == 1
 
 
-def test_what_cannot_be_predicted_says_so(tmp_path):
+def test_an_invalid_predict_path_is_refused(tmp_path):
     with pytest.raises(ValueError, match="pass predict_path="):
         predict_sources(None)
     with pytest.raises(ValueError, match="has no images; it is empty"):
@@ -231,5 +231,5 @@ def test_what_cannot_be_predicted_says_so(tmp_path):
         predict_sources(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="empty list"):
         predict_sources([])
-    with pytest.raises(ValueError, match=r"one array \(2, 2, 3\); give a list"):
+    with pytest.raises(ValueError, match=r"one array \(2, 2, 3\); pass a list"):
         predict_sources(np.zeros((2, 2, 3)))

@@ -190,7 +190,7 @@ def test_an_index_that_points_outside_is_refused_though_its_digest_fits(raw_pack
         ({"count": 7}, "7 records"),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_refused(raw_pack, change, said):
+def test_an_inconsistent_manifest_is_refused(raw_pack, change, said):
     manifest = json.loads((raw_pack / "pack.json").read_text())
     (raw_pack / "pack.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(PackError, match=said):
@@ -269,11 +269,11 @@ def test_a_pack_that_holds_is_kept_and_one_of_other_files_replaced(photos, raw_p
     assert not raw_pack.with_name("x.pack.old").exists()
 
 
-def test_places_that_are_no_place_for_a_pack_are_refused(photos, tmp_path):
+def test_an_invalid_folder_for_a_pack_is_refused(photos, tmp_path):
     for out, error, said in (
         (photos / "x.pack", ValueError, "would be inside"),
         (tmp_path / "a" / "x.pack", FileNotFoundError, "does not exist"),
-        (tmp_path, FileExistsError, "no pack"),
+        (tmp_path, FileExistsError, "not a pack"),
     ):
         with pytest.raises(error, match=said):
             write_pack(photos, out, kind="resized-raw")

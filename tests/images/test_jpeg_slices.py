@@ -138,7 +138,7 @@ def test_numbers_that_do_not_fit_are_refused(place):
 @pytest.mark.parametrize(
     ("box", "said"),
     [
-        ((0, 0, 0, 5), "a size"),
+        ((0, 0, 0, 5), "height, width >= 1"),
         ((-1, 0, 5, 5), "top, left"),
         ((90, 0, 11, 5), "is not inside the image"),
     ],

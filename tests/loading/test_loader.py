@@ -15,7 +15,7 @@ from datamodules.batches.collate import collate
 from datamodules.loading.fetch import KeyedDataset, SampleError
 from datamodules.loading.make_loader import check_loader_options, make_loader
 from datamodules.loading.worker_faults import end_workers
-from datamodules.sampling.plan import Shuffled
+from datamodules.sampling.plan import ShuffledPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.settings import cpu_count as cores
 from datamodules.settings.cpu_count import default_workers, usable_cores
@@ -34,7 +34,7 @@ class Draws(Dataset):
 
 
 def build(dataset, *, seed=0, batch_size=4, **options):
-    sampler = ShardedBatchSampler(Shuffled(len(dataset), batch_size), len(dataset), seed=seed)
+    sampler = ShardedBatchSampler(ShuffledPlan(len(dataset), batch_size), len(dataset), seed=seed)
     options = {"collate_fn": stack, "num_workers": 0, **options}
     return make_loader(dataset, sampler, batch_size=batch_size, **options)
 

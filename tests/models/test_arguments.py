@@ -6,7 +6,7 @@ import torch
 from models.arguments import check_choice, did_you_mean, plain
 
 
-def test_the_closest_name_is_suggested_and_nothing_that_is_far():
+def test_only_a_close_name_is_suggested():
     assert did_you_mean("adam", ["sgd", "adamw"]) == ": did you mean 'adamw'?"
     assert did_you_mean("xyz", ["sgd", "adamw"]) == ""
 

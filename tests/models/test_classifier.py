@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import math
 
-import lightning as L
 import pytest
 import sklearn.metrics as reference
 import torch
+from plain_data import Batches, Data
 from torch import nn
 from torch.nn import functional as F
 from trainers import quiet_trainer
@@ -15,47 +15,6 @@ from models import Classifier
 
 K = 3
 SIZES = {"num_numeric": 4, "cardinalities": []}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two threads that wait for each other on busy cores take many times as long as one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Batches:
-    def __init__(self, *batches):
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
-class Data(L.LightningDataModule):
-    """A datamodule as a user writes one, with whatever attributes."""
-
-    def __init__(self, batches, **attributes):
-        super().__init__()
-        self.batches = Batches(*batches)
-        self.__dict__.update(attributes)
-
-    def train_dataloader(self):
-        return self.batches
-
-    def val_dataloader(self):
-        return self.batches
-
-    def test_dataloader(self):
-        return self.batches
-
-    def predict_dataloader(self):
-        return Batches(*[batch.inputs for batch in self.batches])
 
 
 def batches(n=21, size=5, multilabel=False, seed=0):
@@ -90,7 +49,7 @@ def found_by(tmp_path, model, data, **options):
 # Sizes --------------------------------------------------------------------------------------
 
 
-def test_sizes_are_found_in_the_datamodule_and_saved(tmp_path):
+def test_sizes_are_inferred_from_the_datamodule_and_saved(tmp_path):
     data = Data(batches(), num_classes=K, task="multiclass", input_sizes=SIZES)
     model = Classifier()
     trainer(tmp_path).fit(model, data)
@@ -100,13 +59,13 @@ def test_sizes_are_found_in_the_datamodule_and_saved(tmp_path):
     assert model.hparams["net"] == "tabular_mlp"
 
 
-def test_a_plain_datamodule_with_num_classes_is_enough_for_a_network_of_ones_own(tmp_path):
+def test_a_users_network_needs_a_datamodule_with_num_classes_only(tmp_path):
     model = Classifier(nn.Linear(4, K))
     trainer(tmp_path).fit(model, Data(batches(), num_classes=K))
     assert model.hparams["num_classes"] == K
 
 
-def test_loaders_without_a_datamodule_are_enough_with_the_sizes_given(tmp_path):
+def test_loaders_without_a_datamodule_need_the_sizes_as_arguments(tmp_path):
     model = Classifier(num_classes=K, input_sizes=SIZES)
     run = trainer(tmp_path)
     run.fit(model, Batches(*batches()), Batches(*batches()))
@@ -114,25 +73,25 @@ def test_loaders_without_a_datamodule_are_enough_with_the_sizes_given(tmp_path):
 
 
 @pytest.mark.parametrize("data", [None, Data(batches())])
-def test_an_unknown_number_of_classes_says_what_to_pass(tmp_path, data):
+def test_an_unknown_number_of_classes_is_refused(tmp_path, data):
     model = Classifier(nn.Linear(4, K))
     with pytest.raises(ValueError, match=r"number of classes is unknown: .*pass num_classes="):
         trainer(tmp_path).test(model, data or Batches(*batches()), verbose=False)
 
 
-def test_numbers_are_left_to_the_regressor(tmp_path):
+def test_a_regression_datamodule_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"task is regression.*use Regressor"):
         trainer(tmp_path).fit(Classifier(), Data(batches(), task="regression"))
 
 
-def test_another_number_of_classes_in_the_data_is_refused(tmp_path):
+def test_data_with_another_number_of_classes_is_refused(tmp_path):
     model = Classifier(num_classes=K, input_sizes=SIZES)
     data = Data(batches(), num_classes=5)
     with pytest.raises(ValueError, match="built for 3 classes, the datamodule has 5"):
         trainer(tmp_path).validate(model, data, verbose=False)
 
 
-def test_balanced_weights_are_found_and_saved(tmp_path):
+def test_balanced_weights_are_inferred_and_saved(tmp_path):
     data = Data(batches(), num_classes=K, class_counts=[1, 1, 4], input_sizes=SIZES)
     model = Classifier(class_weights="balanced")
     run = trainer(tmp_path)
@@ -143,7 +102,7 @@ def test_balanced_weights_are_found_and_saved(tmp_path):
     assert loaded.hparams["class_weights"] == [2.0, 2.0, 0.5]
 
 
-def test_balanced_weights_of_several_labels_weigh_the_positives(tmp_path):
+def test_balanced_weights_of_multilabel_data_weigh_the_positives(tmp_path):
     data = Data(
         batches(multilabel=True),
         task="multilabel",
@@ -182,7 +141,7 @@ def test_balanced_weights_need_counts():
         model.configure_model()
 
 
-def test_a_network_that_is_not_built_yet_says_who_builds_it():
+def test_calling_a_network_that_is_not_built_is_refused():
     with pytest.raises(RuntimeError, match=r"outside of one call configure_model\(\) first"):
         Classifier(num_classes=K, input_sizes=SIZES)(torch.zeros(2, 4))
 
@@ -212,17 +171,17 @@ def test_a_network_of_another_size_is_refused():
         (torch.zeros(5), {"task": "multilabel"}, r"\(5, 3\) of 0 and 1, got \(5,\)"),
     ],
 )
-def test_targets_of_another_kind_are_refused(target, options, message):
+def test_targets_of_another_shape_dtype_or_range_are_refused(target, options, message):
     with pytest.raises(ValueError, match=message):
         logits_of(nn.Linear(4, K), target, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
-def test_class_indices_of_any_whole_type_serve(dtype):
+def test_class_indices_may_have_any_integer_dtype(dtype):
     assert logits_of(nn.Linear(4, K), torch.zeros(5, dtype=dtype)).dtype == torch.int64
 
 
-def test_named_inputs_reach_the_network_one_by_one():
+def test_named_inputs_are_passed_to_the_network_one_by_one():
     class Two(nn.Module):
         def forward(self, first, second):
             return first + second
@@ -233,7 +192,7 @@ def test_named_inputs_reach_the_network_one_by_one():
         assert model(inputs).tolist() == [[2, 2, 2]] * 2
 
 
-def test_a_network_that_wraps_its_logits_serves():
+def test_a_network_may_wrap_its_logits():
     class Wrapping(nn.Module):
         def forward(self, inputs):
             return type("Output", (), {"logits": inputs})
@@ -276,7 +235,7 @@ def test_scores_agree_with_scikit_learn(tmp_path):
     assert model.confusion_matrix.tolist() == reference.confusion_matrix(target, predicted).tolist()
 
 
-def test_scores_of_several_labels_agree_with_scikit_learn(tmp_path):
+def test_multilabel_scores_agree_with_scikit_learn(tmp_path):
     data = batches(n=101, multilabel=True)
     model = Classifier(Echo(), num_classes=K, task="multilabel")
     found = found_by(tmp_path, model, data)
@@ -295,7 +254,7 @@ def test_scores_of_several_labels_agree_with_scikit_learn(tmp_path):
     assert model.confusion_matrix.tolist() == counts.tolist()
 
 
-def test_a_weighted_loss_is_that_of_the_split_not_the_mean_of_its_batches(tmp_path):
+def test_a_weighted_loss_is_that_of_the_whole_split(tmp_path):
     data, weights = batches(n=11), [1.0, 5.0, 25.0]
     model = Classifier(Echo(), num_classes=K, class_weights=weights, label_smoothing=0.3)
     inputs, target = columns(data)
@@ -303,7 +262,7 @@ def test_a_weighted_loss_is_that_of_the_split_not_the_mean_of_its_batches(tmp_pa
     assert found_by(tmp_path, model, data)["loss"] == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_training_figures_are_those_of_the_whole_epoch(tmp_path):
+def test_training_metrics_are_those_of_the_whole_epoch(tmp_path):
     data = batches(n=11)
     model = Classifier(Echo(), num_classes=K, class_weights=[1.0, 5.0, 25.0])
     model.extra = nn.Parameter(torch.zeros(1))
@@ -337,7 +296,7 @@ def test_a_class_absent_from_the_split_gives_finite_scores(tmp_path):
     assert all(math.isfinite(value) for value in found.values())
 
 
-def test_the_confusion_matrix_is_kept_and_asked_for_too_early_says_so(tmp_path):
+def test_the_confusion_matrix_exists_after_an_evaluation_only(tmp_path):
     model = Classifier(Echo(), num_classes=K)
     with pytest.raises(RuntimeError, match=r"call trainer.validate or trainer.test first"):
         _ = model.confusion_matrix
@@ -359,7 +318,7 @@ def test_a_fit_may_follow_a_test_with_weights(tmp_path):
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true", "bf16-mixed"])
 @pytest.mark.parametrize("multilabel", [False, True])
-def test_every_precision_gives_the_scores_of_its_logits(tmp_path, precision, multilabel):
+def test_scores_are_exact_in_every_precision(tmp_path, precision, multilabel):
     data = batches(n=601, size=50, multilabel=multilabel)
     weights = [1.0, 1.37, 2.51]
     model = Classifier(

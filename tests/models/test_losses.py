@@ -16,7 +16,7 @@ def logits_and_target(n=7):
 
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 4.0]])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_of_a_batch_is_torchs_own(weights, smoothing):
+def test_the_loss_of_a_batch_equals_torchs(weights, smoothing):
     logits, target = logits_and_target()
     weight = None if weights is None else torch.tensor(weights)
     losses, counts = classification_losses(
@@ -27,7 +27,7 @@ def test_the_loss_of_a_batch_is_torchs_own(weights, smoothing):
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 4.0]])
-def test_shares_that_are_all_of_one_class_give_the_loss_of_that_class(weights):
+def test_one_hot_targets_have_the_loss_of_class_indices(weights):
     logits, target = logits_and_target()
     weight = None if weights is None else torch.tensor(weights)
     hard, soft = (
@@ -37,7 +37,7 @@ def test_shares_that_are_all_of_one_class_give_the_loss_of_that_class(weights):
     torch.testing.assert_close(hard, soft)
 
 
-def test_the_loss_of_several_labels_is_torchs_own():
+def test_the_multilabel_loss_equals_torchs():
     logits, _ = logits_and_target()
     target = (logits.flip(0) > 0).float()
     weight = torch.tensor([1.0, 3.0, 9.0])
@@ -53,13 +53,13 @@ def test_balanced_weights_by_hand():
 
 @pytest.mark.parametrize("outputs", [(4,), (4, 1)])
 @pytest.mark.parametrize("target", [(4,), (4, 1)])
-def test_a_last_dimension_of_one_may_come_or_go(outputs, target):
+def test_shapes_may_differ_by_a_last_dimension_of_one(outputs, target):
     assert match_shapes(torch.zeros(outputs), torch.zeros(target)).shape == target
 
 
 @pytest.mark.parametrize(
     ("outputs", "target"), [((4, 2), (4,)), ((1,), (4,)), ((4,), (4, 2)), ((2, 4), (4, 2))]
 )
-def test_anything_else_is_refused_and_never_broadcast(outputs, target):
+def test_other_shapes_are_refused_and_never_broadcast(outputs, target):
     with pytest.raises(ValueError, match="must return one value for each target, expected"):
         match_shapes(torch.zeros(outputs), torch.zeros(target))

@@ -22,7 +22,7 @@ def rows(n, classes, seed=0):
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_one_label_a_row_agrees_with_scikit_learn(classes):
+def test_multiclass_scores_agree_with_scikit_learn(classes):
     probabilities, target = rows(201, classes)
     scores, confusion = classification_scores(probabilities, target, task="multiclass")
     found = probabilities.argmax(1)
@@ -39,7 +39,7 @@ def test_one_label_a_row_agrees_with_scikit_learn(classes):
     assert confusion.tolist() == reference.confusion_matrix(target, found).tolist()
 
 
-def test_several_labels_a_row_agree_with_scikit_learn():
+def test_multilabel_scores_agree_with_scikit_learn():
     generator = torch.Generator().manual_seed(1)
     probabilities = torch.rand(101, 4, generator=generator).mul(20).round().div(20)
     target = torch.randint(0, 2, (101, 4), generator=generator)
@@ -57,7 +57,7 @@ def test_several_labels_a_row_agree_with_scikit_learn():
     assert confusion.tolist() == reference.multilabel_confusion_matrix(target, found).tolist()
 
 
-def test_a_class_that_is_absent_is_left_out_of_the_means():
+def test_an_absent_class_is_not_in_the_means():
     probabilities = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1]])
     scores, confusion = classification_scores(
         probabilities, torch.tensor([0, 1, 1]), task="multiclass"
@@ -68,7 +68,7 @@ def test_a_class_that_is_absent_is_left_out_of_the_means():
     assert confusion.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
 
 
-def test_scores_that_the_rows_leave_undefined_are_left_out():
+def test_undefined_scores_are_left_out():
     probabilities = torch.tensor([[0.8, 0.2], [0.3, 0.7]])
     scores, _ = classification_scores(probabilities, torch.tensor([0, 0]), task="multiclass")
     # class 1 never occurs but is predicted once, which counts as an F1 of 0
@@ -102,7 +102,7 @@ def test_r2_of_a_constant_target_is_left_out():
     assert regression_scores(target + 1, target) == pytest.approx({"mae": 1.0, "rmse": 1.0})
 
 
-def test_a_running_mean_stays_exact_in_a_model_of_half_precision():
+def test_a_weighted_mean_is_exact_in_a_model_in_half_precision():
     mean = WeightedMean().to(torch.bfloat16)
     for _ in range(1000):
         mean.update(torch.tensor(1.0), torch.tensor(2.0))
@@ -113,7 +113,7 @@ def test_a_running_mean_stays_exact_in_a_model_of_half_precision():
     assert mean.compute().item() == 0.75
 
 
-def test_a_running_mean_shows_a_loss_that_diverged():
+def test_a_weighted_mean_keeps_nan():
     mean = WeightedMean()
     mean.update(torch.tensor(1.0), torch.tensor(1.0))
     mean.update(torch.tensor(float("nan")), torch.tensor(1.0))

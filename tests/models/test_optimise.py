@@ -10,7 +10,7 @@ from models.optimise import head_of, parameter_groups, warmup_cosine
 from models.vision_nets import build_torchvision_net
 
 
-def test_the_rate_rises_in_a_line_and_falls_by_a_cosine_to_zero():
+def test_the_learning_rate_warms_up_linearly_and_decays_along_a_cosine():
     factor = warmup_cosine(warmup_steps=4, total_steps=12)
     assert [factor(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert factor(8) == pytest.approx(0.5)
@@ -18,13 +18,13 @@ def test_the_rate_rises_in_a_line_and_falls_by_a_cosine_to_zero():
     assert factor(12) == factor(99) == 0.0
 
 
-def test_a_warm_up_below_1_is_a_share_of_all_steps():
+def test_a_warm_up_below_1_is_a_fraction_of_all_steps():
     factor = warmup_cosine(warmup_steps=0.25, total_steps=8)
     assert [factor(step) for step in range(3)] == [0.5, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("total", [float("inf"), -1])
-def test_without_an_end_the_rate_stays_after_the_warm_up(total):
+def test_without_a_known_end_the_rate_is_constant_after_the_warm_up(total):
     factor = warmup_cosine(warmup_steps=2, total_steps=total)
     assert [factor(step) for step in (0, 1, 2, 10_000)] == [0.5, 1.0, 1.0, 1.0]
     assert warmup_cosine(warmup_steps=0.1, total_steps=total)(0) == 1.0
@@ -62,13 +62,13 @@ def test_the_head_of_an_unnamed_net_is_its_last_layer_with_parameters():
     assert head_of(net) is net[2]
 
 
-def test_a_net_without_parts_has_no_head():
-    with pytest.raises(ValueError, match="Linear has none of head, heads"):
+def test_a_network_of_one_layer_has_no_head():
+    with pytest.raises(ValueError, match="which Linear lacks; name it 'head'"):
         head_of(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "swin_t", "vit_b_32"])
-def test_the_head_of_torchvision_nets_gives_the_classes(name):
+def test_the_head_of_torchvision_networks_is_the_last_layer(name):
     with torch.device("meta"):
         net = build_torchvision_net(
             name, num_outputs=7, input_shape=(3, 224, 224), weights=None, options={}

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import lightning as L
 import pytest
 import sklearn.metrics as reference
 import torch
+from plain_data import Batches, Data
 from torch import nn
 from trainers import quiet_trainer
 
@@ -11,42 +11,6 @@ from datamodules.batches.batch import Batch
 from models import Regressor
 
 SIZES = {"num_numeric": 4, "cardinalities": []}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two threads that wait for each other on busy cores take many times as long as one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Batches:
-    def __init__(self, *batches):
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
-class Data(L.LightningDataModule):
-    def __init__(self, batches, **attributes):
-        super().__init__()
-        self.batches = Batches(*batches)
-        self.__dict__.update(attributes)
-
-    def train_dataloader(self):
-        return self.batches
-
-    def val_dataloader(self):
-        return self.batches
-
-    def test_dataloader(self):
-        return self.batches
 
 
 def trainer(tmp_path, **options):
@@ -80,7 +44,7 @@ class Echo(nn.Module):
 
 @pytest.mark.parametrize("rows", [4, 1])
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-def test_a_column_of_outputs_meets_a_row_of_targets(tmp_path, rows, shape):
+def test_outputs_may_have_one_column_more_than_targets(tmp_path, rows, shape):
     values = torch.tensor([[1.0], [2.0], [3.0], [4.0]])[:rows]
     data = [Batch(values, values.reshape(shape))]
     model = Regressor(Echo(), num_targets=1)
@@ -96,7 +60,7 @@ def test_a_column_of_outputs_meets_a_row_of_targets(tmp_path, rows, shape):
 SCALE = {"mean": [250_000.0, -3.0], "std": [100_000.0, 0.5]}
 
 
-def test_targets_and_their_scale_are_found_saved_and_loaded(tmp_path):
+def test_targets_and_their_scale_are_inferred_saved_and_loaded(tmp_path):
     data = Data(
         batches(2),
         num_targets=2,
@@ -119,7 +83,7 @@ def test_targets_and_their_scale_are_found_saved_and_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("targets", [None, 2])
-def test_scores_are_in_the_targets_own_units_as_scikit_learn_has_them(tmp_path, targets):
+def test_scores_in_original_units_agree_with_scikit_learn(tmp_path, targets):
     width = targets or 1
     scale = {name: values[:width] for name, values in SCALE.items()}
     data = batches(targets, n=101)
@@ -138,7 +102,7 @@ def test_scores_are_in_the_targets_own_units_as_scikit_learn_has_them(tmp_path, 
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_training_figures_are_those_of_the_whole_epoch(tmp_path):
+def test_training_metrics_are_those_of_the_whole_epoch(tmp_path):
     data = batches(n=11)
     scale = {"mean": [5.0], "std": [10.0]}
     model = Regressor(Echo(), num_targets=1, target_scale=scale, lr=0.0)
@@ -150,7 +114,7 @@ def test_training_figures_are_those_of_the_whole_epoch(tmp_path):
 
 
 @pytest.mark.parametrize("flat", [True, False])
-def test_predictions_are_in_the_targets_own_units(flat):
+def test_predictions_are_in_original_units(flat):
     inputs = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     scale = {"mean": [10.0], "std": [2.0]}
     model = Regressor(Echo(flat=flat), num_targets=1, target_scale=scale)
@@ -160,7 +124,7 @@ def test_predictions_are_in_the_targets_own_units(flat):
     assert multilabel.predict_step(inputs, 0)[0].tolist() == [350_000.0, -2.0]
 
 
-def test_a_loaded_model_scores_targets_that_were_scaled_otherwise(tmp_path):
+def test_a_loaded_model_scores_targets_with_another_scale(tmp_path):
     data = [Batch(torch.tensor([[1.0], [3.0]]), torch.tensor([11.0, 16.0]))]  # 12 and 16 predicted
     own = {"mean": [10.0], "std": [2.0]}
     model = Regressor(Echo(), num_targets=1, target_scale=own)
@@ -173,7 +137,7 @@ def test_a_loaded_model_scores_targets_that_were_scaled_otherwise(tmp_path):
     assert found["test_mae"] == pytest.approx(0.5)
 
 
-def test_a_saved_model_without_a_scale_takes_none_from_new_data(tmp_path):
+def test_a_saved_model_without_a_scale_ignores_that_of_new_data(tmp_path):
     model = Regressor(Echo(), num_targets=1)
     scale = {"mean": [10.0], "std": [2.0]}
     data = Data([Batch(torch.tensor([[12.0]]), torch.tensor([1.0]))], target_scale=scale)
@@ -183,12 +147,12 @@ def test_a_saved_model_without_a_scale_takes_none_from_new_data(tmp_path):
 
 
 @pytest.mark.parametrize("data", [None, Data(batches())])
-def test_an_unknown_number_of_targets_says_what_to_pass(tmp_path, data):
+def test_an_unknown_number_of_targets_is_refused(tmp_path, data):
     with pytest.raises(ValueError, match=r"number of targets is unknown: .*pass num_targets="):
         trainer(tmp_path).test(Regressor(Echo()), data or Batches(*batches()), verbose=False)
 
 
-def test_classes_are_left_to_the_classifier(tmp_path):
+def test_a_classification_datamodule_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"task is multilabel.*use Classifier"):
         trainer(tmp_path).fit(Regressor(), Data(batches(), task="multilabel"))
 
@@ -202,7 +166,7 @@ def test_wrong_arguments_are_refused():
 
 
 @pytest.mark.parametrize(("loss", "expected"), [("mse", 4.0), ("mae", 2.0), ("huber", 1.5)])
-def test_the_loss_that_was_asked_for(tmp_path, loss, expected):
+def test_each_loss_by_hand(tmp_path, loss, expected):
     data = [Batch(torch.tensor([[1.0], [3.0]]), torch.tensor([3.0, 1.0]))]
     model = Regressor(Echo(), num_targets=1, loss=loss)
     [found] = trainer(tmp_path).test(model, Batches(*data), verbose=False)
@@ -210,7 +174,7 @@ def test_the_loss_that_was_asked_for(tmp_path, loss, expected):
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true", "bf16-mixed"])
-def test_every_precision_trains(tmp_path, precision):
+def test_training_works_in_every_precision(tmp_path, precision):
     scale = {"mean": [5.0], "std": [10.0]}
     model = Regressor(input_sizes=SIZES, num_targets=1, target_scale=scale)
     run = trainer(tmp_path, precision=precision)
@@ -219,7 +183,7 @@ def test_every_precision_trains(tmp_path, precision):
     assert run.predict(model, Batches(*[b.inputs for b in batches()]))[0].dtype == torch.float32
 
 
-def test_it_learns(tmp_path):
+def test_a_linear_target_is_learnt(tmp_path):
     torch.manual_seed(0)
     data = Data(batches(n=256, size=16), num_targets=1, input_sizes=SIZES)
     run = trainer(tmp_path, max_epochs=10)

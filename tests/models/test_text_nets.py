@@ -34,7 +34,7 @@ TEXTS = [torch.randint(0, 60, (n,), generator=torch.Generator().manual_seed(n)) 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
-def test_a_row_gives_the_same_alone_and_in_any_batch(net, side, dtype):
+def test_a_row_has_the_same_output_in_any_batch(net, side, dtype):
     alone = torch.cat([net(*padded([text], side, dtype)) for text in TEXTS])
     together = net(*padded(TEXTS, side, dtype))
     reversed_rows = net(*padded(TEXTS[::-1], side, dtype)).flip(0)
@@ -54,7 +54,7 @@ def test_the_ids_under_the_padding_do_not_matter(net):
 
 
 @pytest.mark.parametrize("rows", [1, 6])
-def test_empty_texts_give_finite_logits_and_gradients(net, rows):
+def test_empty_texts_have_finite_logits_and_gradients(net, rows):
     ids = torch.zeros(rows, 2, dtype=torch.int64)
     net.train()
     logits = net(ids, torch.zeros_like(ids))
@@ -63,13 +63,13 @@ def test_empty_texts_give_finite_logits_and_gradients(net, rows):
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
 
 
-def test_without_a_mask_the_padding_id_tells():
+def test_without_a_mask_the_padding_id_is_used():
     net = TextBag(60, 4, pad_id=5).eval()
     ids = torch.tensor([[1, 2, 5], [3, 5, 5]])
     torch.testing.assert_close(net(ids), net(ids, ids != 5))
 
 
-def test_order_counts_where_it_should():
+def test_token_order_matters_with_ngrams_and_in_the_transformer():
     torch.manual_seed(0)
     ids, swapped = torch.tensor([[1, 2, 3]]), torch.tensor([[3, 2, 1]])
     for net in (TextBag(9, 2).eval(), TextTransformer(9, 2).eval()):
@@ -78,13 +78,13 @@ def test_order_counts_where_it_should():
     torch.testing.assert_close(bag(ids), bag(swapped))
 
 
-def test_hashes_stay_in_the_table_for_any_id():
+def test_hashes_are_in_the_table_for_any_id():
     net = TextBag(1_000_000, 2, dim=4, ngrams=3, buckets=7).eval()
     ids = torch.randint(900_000, 1_000_000, (4, 9))
     assert net(ids, torch.ones_like(ids)).isfinite().all()
 
 
-def test_masked_mean_by_hand():
+def test_the_masked_mean_equals_one_by_hand():
     values = torch.tensor([[[1.0], [3.0], [9.0]], [[4.0], [5.0], [6.0]]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert masked_mean(values, mask).tolist() == [[2.0], [0.0]]

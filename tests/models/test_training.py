@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 from pathlib import Path
+from typing import get_type_hints
 
 import lightning as L
 import model_ranks
@@ -16,19 +18,11 @@ from trainers import quiet_trainer
 from warm_start import run_warm
 
 from models import Classifier, Regressor
-from models.training import bare_inputs
+from models.arguments import TrainingOptions
+from models.training import TrainingModule, bare_inputs
 
 SIZES = model_ranks.SIZES
 PROGRAM = Path(model_ranks.__file__)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Two threads that wait for each other on busy cores take many times as long as one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def classifier(**options):
@@ -60,7 +54,7 @@ def on_ranks(tmp_path_factory):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("by_turns", [True, False], ids=["by turns", "one rank without a batch"])
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
-def test_an_odd_number_of_rows_scores_the_same_on_one_process_and_on_two(on_ranks, task, by_turns):
+def test_scores_of_an_odd_number_of_rows_are_equal_on_two_processes(on_ranks, task, by_turns):
     ranks, alone = on_ranks
     expected = alone[f"{task} {by_turns}"]
     for rank in ranks:
@@ -74,7 +68,7 @@ def test_an_odd_number_of_rows_scores_the_same_on_one_process_and_on_two(on_rank
 
 
 @pytest.mark.timeout(300)
-def test_a_backbone_unfreezes_in_time_and_equally_on_both_ranks(on_ranks):
+def test_a_backbone_unfreezes_at_its_epoch_on_both_ranks(on_ranks):
     ranks, _ = on_ranks
     for rank in ranks:
         # epoch, backbone has moved, its batch norm trains, ranks agree
@@ -121,7 +115,7 @@ def test_the_backbone_has_its_own_learning_rate(tmp_path):
     assert {g["initial_lr"] for g in run.optimizers[0].param_groups} == {0.1, 0.0}
 
 
-def test_unfreezing_what_is_not_frozen_is_refused():
+def test_unfreezing_without_freezing_is_refused():
     with pytest.raises(ValueError, match="pass freeze_backbone=True"):
         Classifier(unfreeze_at_epoch=2)
 
@@ -147,7 +141,7 @@ class Rates(L.Callback):
         ({"max_epochs": -1, "max_steps": 12}, 12),
     ],
 )
-def test_the_rate_falls_to_zero_over_the_steps_there_are(tmp_path, options, steps):
+def test_the_learning_rate_decays_to_zero_over_all_steps(tmp_path, options, steps):
     rates, model = Rates(), classifier(lr=2.0, warmup_steps=2)
     fit(tmp_path, model, callbacks=[rates], **options)
     falling = [1 + math.cos(math.pi * step / (steps - 2)) for step in range(steps - 2)]
@@ -155,7 +149,7 @@ def test_the_rate_falls_to_zero_over_the_steps_there_are(tmp_path, options, step
     assert model.lr_schedulers().get_last_lr()[0] == pytest.approx(0, abs=1e-9)
 
 
-def test_without_an_end_the_rate_stays(tmp_path):
+def test_without_a_known_end_the_learning_rate_is_constant(tmp_path):
     class Stop(Rates):
         def on_train_batch_end(self, run, *args):
             run.should_stop = run.global_step >= 10
@@ -189,10 +183,25 @@ def test_wrong_arguments_are_refused_at_once(options, message):
         Classifier(**options)
 
 
+def test_the_typed_options_are_the_arguments_of_the_base_class():
+    arguments = inspect.signature(TrainingModule, eval_str=True).parameters
+    named = {n: p.annotation for n, p in arguments.items() if p.kind is p.KEYWORD_ONLY}
+    assert named == get_type_hints(TrainingOptions)
+
+
+@pytest.mark.parametrize("model", [Classifier, Regressor])
+def test_hyperparameters_have_the_defaults_and_the_arguments_of_the_subclass(model):
+    hparams = model(lr=0.5).hparams
+    defaults = inspect.signature(TrainingModule).parameters
+    own = [n for n, p in inspect.signature(model).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    assert set(hparams) == {*TrainingOptions.__annotations__, *own, "net"}
+    assert all(hparams[n] == p.default for n, p in defaults.items() if n not in ("net", "lr"))
+
+
 # The network and the checkpoint -------------------------------------------------------------
 
 
-def test_a_checkpoint_loads_with_no_argument_and_gives_the_same(tmp_path):
+def test_a_checkpoint_loads_without_arguments_and_predicts_equally(tmp_path):
     model = Classifier(lr=0.01)
     data = Data(rows("multiclass"))
     data.num_classes, data.input_sizes = 3, SIZES
@@ -207,7 +216,7 @@ def test_a_checkpoint_loads_with_no_argument_and_gives_the_same(tmp_path):
     assert torch.equal(loaded.eval()(inputs), model.eval()(inputs))
 
 
-def test_a_network_of_ones_own_must_be_given_again(tmp_path):
+def test_a_users_network_must_be_passed_again(tmp_path):
     run = fit(tmp_path, Classifier(model_ranks.net(), num_classes=3))
     run.save_checkpoint(tmp_path / "run.ckpt")
     with pytest.raises(ValueError, match=r"torch.nn.modules.container.Sequential.*net=Sequential"):
@@ -217,7 +226,7 @@ def test_a_network_of_ones_own_must_be_given_again(tmp_path):
         assert torch.equal(value, loaded.state_dict()[name])
 
 
-def test_trained_weights_are_not_fetched_again_for_a_checkpoint(tmp_path, monkeypatch):
+def test_pretrained_weights_are_not_downloaded_for_a_checkpoint(tmp_path, monkeypatch):
     asked = []
 
     def build(name, *, weights, **_):
@@ -232,7 +241,7 @@ def test_trained_weights_are_not_fetched_again_for_a_checkpoint(tmp_path, monkey
     assert run.lightning_module.hparams["weights"] == "DEFAULT"
 
 
-def test_a_finished_network_takes_no_options():
+def test_a_users_network_has_no_options():
     with pytest.raises(ValueError, match="net_options is for networks built by name"):
         Classifier(model_ranks.net(), net_options={"dropout": 0.1})
 
@@ -246,16 +255,14 @@ def test_the_network_is_built_once(tmp_path):
 
 
 @pytest.mark.parametrize("model", [Classifier, Regressor])
-def test_a_network_meets_data_of_another_size(tmp_path, model):
+def test_data_of_another_size_is_refused(tmp_path, model):
     task = "multiclass" if model is Classifier else "regression"
     made = model(
         input_sizes=SIZES, **({"num_classes": 3} if task == "multiclass" else {"num_targets": 1})
     )
     data = Data(rows(task))
     data.input_sizes = {"num_numeric": 5, "cardinalities": []}
-    with pytest.raises(
-        ValueError, match=r"was built for inputs of .*6.*, the datamodule gives .*5"
-    ):
+    with pytest.raises(ValueError, match=r"was built for inputs of .*6.*, the datamodule has .*5"):
         trainer(1, tmp_path).validate(made, data, verbose=False)
 
 
@@ -265,13 +272,13 @@ def test_images_may_change_their_size_but_not_their_channels(tmp_path):
     model._trainer = trainer(1, tmp_path)
     model._trainer.datamodule = data
     data.input_sizes = {"input_shape": [1, 9, 9]}
-    model.check_data()
+    model._check_data()
     data.input_sizes = {"input_shape": [3, 8, 8]}
     with pytest.raises(ValueError, match=r"'channels': 1.*'channels': 3"):
-        model.check_data()
+        model._check_data()
 
 
-def test_equal_names_in_model_and_datamodule_do_not_stop_a_run(tmp_path):
+def test_model_and_datamodule_may_have_arguments_of_the_same_name(tmp_path):
     class Named(Data):
         def __init__(self, batches, num_classes=99, lr="other"):
             super().__init__(batches)
@@ -285,16 +292,16 @@ def test_equal_names_in_model_and_datamodule_do_not_stop_a_run(tmp_path):
     assert logger.experiment.hparams["warmup_steps"] == 0.05
 
 
-def test_one_sample_and_batch_norm_say_what_to_do(tmp_path):
+def test_batch_norm_on_a_batch_of_one_sample_is_refused_with_a_remedy(tmp_path):
     net = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     [first, *_] = rows("multiclass")
     single = Batches([type(first)(first.inputs[:1], first.target[:1])])
     run = trainer(1, tmp_path, max_epochs=1, limit_val_batches=0)
-    with pytest.raises(ValueError, match=r"a batch of one sample.*use batch_size=2 or more"):
+    with pytest.raises(ValueError, match=r"a batch of one sample; use batch_size=2 or more"):
         run.fit(Classifier(net, num_classes=3), single, single)
 
 
-def test_inputs_of_a_predict_batch_come_bare_with_rows_or_with_a_target():
+def test_inputs_of_a_predict_batch_are_found_with_and_without_target():
     [batch, *_] = rows("multiclass")
     assert bare_inputs(batch) is batch.inputs
     assert bare_inputs(batch.inputs) is batch.inputs

@@ -40,7 +40,7 @@ def build(name, shape=(3, 224, 224), weights=None, **options):
         ("vit_b_16", (3, 64, 64)),
     ],
 )
-def test_each_family_gives_the_classes_asked_for(name, shape):
+def test_each_family_has_the_number_of_outputs(name, shape):
     # shapes alone, in no time; RegNet computes its widths with tensors
     with torch.device("cpu" if name.startswith("regnet") else "meta"):
         net = build(name, shape)
@@ -49,7 +49,7 @@ def test_each_family_gives_the_classes_asked_for(name, shape):
         assert net.to("meta").train(training)(images).shape == (2, 5)
 
 
-def test_the_families_tested_are_all_there_are():
+def test_every_family_is_tested():
     families = (
         "alexnet convnext densenet efficientnet googlenet inception maxvit mnasnet mobilenet "
         "regnet resnet resnext shufflenet squeezenet swin vgg vit wide_resnet"
@@ -57,14 +57,14 @@ def test_the_families_tested_are_all_there_are():
     assert all(name.startswith(tuple(families.split())) for name in torchvision_names())
 
 
-def test_images_too_small_are_refused_before_any_batch():
+def test_images_that_are_too_small_are_refused():
     with pytest.raises(ValueError, match="alexnet takes images of at least 63x63, got 32x32"):
         build("alexnet", (3, 32, 32))
-    with pytest.raises(ValueError, match="multiples of 16, got 40x40"):
+    with pytest.raises(ValueError, match="divisible by 16, got 40x40"):
         build("vit_b_16", (3, 40, 40))
 
 
-def test_unknown_weights_are_answered_with_the_closest():
+def test_unknown_weights_are_refused_with_the_closest_name():
     with pytest.raises(ValueError, match=r"did you mean 'IMAGENET1K_V1'.*DEFAULT"):
         build("resnet18", weights="IMAGENET1K_V9")
 
@@ -85,7 +85,7 @@ def trained(monkeypatch):
 
 
 @pytest.mark.parametrize("weights", ["DEFAULT", "IMAGENET1K_V1", "ResNet18_Weights.DEFAULT"])
-def test_trained_weights_stay_and_the_last_layer_is_new(trained, weights):
+def test_pretrained_weights_stay_and_the_last_layer_is_new(trained, weights):
     net = build("resnet18", weights=weights)
     assert net.fc.weight.shape == (5, 512)
     for name, value in net.state_dict().items():
@@ -93,7 +93,7 @@ def test_trained_weights_stay_and_the_last_layer_is_new(trained, weights):
             assert torch.equal(value, trained[name])
 
 
-def test_one_channel_gives_what_three_equal_channels_gave(trained):
+def test_one_channel_has_the_output_of_three_equal_channels(trained):
     net = build("resnet18", (1, 32, 32), weights="DEFAULT")
     grey = torch.randn(2, 1, 32, 32)
     expected = nn.functional.conv2d(
@@ -102,13 +102,13 @@ def test_one_channel_gives_what_three_equal_channels_gave(trained):
     torch.testing.assert_close(net.conv1(grey), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_six_channels_reuse_the_filters_in_turn(trained):
+def test_six_channels_repeat_the_filters(trained):
     net = build("resnet18", (6, 32, 32), weights="DEFAULT")
     expected = trained["conv1.weight"].repeat(1, 2, 1, 1) / 2
     torch.testing.assert_close(net.conv1.weight, expected)
 
 
-def test_a_failed_download_says_where_the_file_belongs(monkeypatch):
+def test_a_failed_download_names_the_folder_for_the_file(monkeypatch):
     def get_model(name, weights=None, **arguments):
         raise OSError("no route to host")
 
@@ -117,7 +117,7 @@ def test_a_failed_download_says_where_the_file_belongs(monkeypatch):
         build("resnet18", weights="DEFAULT")
 
 
-def test_auxiliary_outputs_of_trained_nets_are_dropped():
+def test_auxiliary_outputs_of_pretrained_networks_are_removed():
     net = types.SimpleNamespace(aux_logits=True, aux1=nn.Linear(1, 1), aux2=nn.Linear(1, 1))
     vision_nets._drop_auxiliary_heads(net)
     assert (net.aux_logits, net.aux1, net.aux2) == (False, None, None)

@@ -19,21 +19,21 @@ FILES = sorted(
 
 
 def imports(path: Path, *, top_level_only: bool = False) -> set[str]:
-    """Dotted names that a file imports, dynamic imports too; relative ones are resolved."""
+    """Return the absolute names that a file imports, dynamic imports too."""
     package = path.relative_to(ROOT).parent.parts
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = tree.body if top_level_only else list(ast.walk(tree))
-    found = set()
+    names = set()
     for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
+            names |= {f"{module}.{alias.name}" for alias in node.names} | {module}
         elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
-            found |= {resolved(package, text) for text in texts(node)}
-    return found
+            names |= {resolved(package, text) for text in texts(node)}
+    return names
 
 
 def called(node: ast.Call) -> str:
@@ -42,7 +42,7 @@ def called(node: ast.Call) -> str:
 
 
 def texts(node: ast.Call) -> list[str]:
-    """String constants among the arguments; an import of a computed name has none."""
+    """Return string constants in the arguments; an import of a computed name has none."""
     parts = [part for argument in node.args for part in ast.walk(argument)]
     return [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
 
@@ -53,7 +53,7 @@ def resolved(package: tuple[str, ...], name: str) -> str:
 
 
 def room_of(module: str) -> str | None:
-    """Room of a dotted module name; None outside `datamodules` and for its `__init__`."""
+    """Return the room of a module; None outside `datamodules` and for its `__init__`."""
     parts = module.split(".")
     if parts[0] != "datamodules" or len(parts) == 1:
         return None
@@ -80,7 +80,7 @@ def test_imports_go_one_way(path):
         assert not others, "a source imports no other source"
 
 
-def test_a_dynamic_import_is_seen(tmp_path):
+def test_a_dynamic_import_is_found():
     path = ROOT / "datamodules" / "core" / "source.py"
     call = ast.parse("import_module('..insight.figures', __package__)").body[0].value
     package = path.relative_to(ROOT).parent.parts
@@ -93,9 +93,9 @@ def test_heavy_libraries_are_imported_where_they_are_used(path):
     assert not loaded & HEAVY
 
 
-def test_every_room_says_what_it_holds():
+def test_every_room_has_a_docstring_and_at_most_20_files():
     for room in (p for p in (ROOT / "datamodules").rglob("*/") if any(p.glob("*.py"))):
         files = [p for p in room.glob("*.py") if p.stem != "__init__"]
-        assert len(files) <= 20, f"{room.name} holds {len(files)} files"
-        said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8")))
-        assert said, f"{room.name}/__init__.py has no docstring"
+        assert len(files) <= 20, f"{room.name} has {len(files)} files"
+        init = ast.parse((room / "__init__.py").read_text(encoding="utf-8"))
+        assert ast.get_docstring(init), f"{room.name}/__init__.py has no docstring"

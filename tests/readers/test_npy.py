@@ -12,7 +12,7 @@ from datamodules.feature_packs.feature_pack import FORMAT, VERSION, read_feature
 from datamodules.images.label_table import read_label_table
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.npy import open_array
-from datamodules.splits.index_files import by_files
+from datamodules.splits.index_files import split_by_files
 from datamodules.texts.reader import read_texts
 
 
@@ -96,7 +96,7 @@ def test_features_whose_parts_have_other_names_are_damaged(tmp_path):
 def test_a_damaged_index_file_is_named(tmp_path):
     path = array_file(tmp_path / "val.npy", lambda content: content[:-8])
     with pytest.raises(ValueError, match=r"^val\.npy is no whole \.npy file"):
-        by_files({"val": path}, 9)
+        split_by_files({"val": path}, 9)
 
 
 DEEP = "[" * 100_000  # json ends in RecursionError

@@ -42,7 +42,7 @@ def test_bounds_have_the_least_padding():
     assert padding(fit_bounds(lengths, 3, 2)) == best
 
 
-def test_bounds_equal_those_of_the_plain_loops():
+def test_bounds_equal_those_of_plain_python_loops():
     draws = np.random.default_rng(1)
     for n, top, count, multiple in ((1, 9, 4, 8), (50, 40, 3, 1), (900, 700, 32, 8), (9, 3, 5, 2)):
         lengths = draws.integers(1, top, n)
@@ -63,13 +63,13 @@ def test_bounds_equal_those_of_the_plain_loops():
 @pytest.mark.parametrize("world", [1, 3])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("n", [1, 40, 3000])
-def test_an_epoch_equals_the_plain_way_step_by_step(world, drop_last, n):
+def test_an_epoch_equals_a_plain_python_version(world, drop_last, n):
     lengths = LENGTHS[:n]
-    kind = LengthBuckets(max_tokens=4000, buckets=6)
-    bounds = kind.bounds(lengths)
+    buckets = LengthBuckets(max_tokens=4000, buckets=6)
+    bounds = buckets.bounds(lengths)
     generator = torch.Generator().manual_seed(5)
     facts = Facts(n, 32, lengths=lengths, drop_last=drop_last)
-    found = Batches.of(kind.plan(facts)(generator, world))
+    found = Batches.of(buckets.plan(facts)(generator, world))
     plain = torch.Generator().manual_seed(5)
     order = torch.randperm(n, generator=plain).tolist()
     expected, carry = [], []
@@ -89,7 +89,7 @@ def test_an_epoch_equals_the_plain_way_step_by_step(world, drop_last, n):
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])
-def test_budget_padding_balance_and_constant_steps(world):
+def test_max_tokens_padding_balance_and_constant_steps(world):
     counts = set()
     for epoch in range(3):
         epoch_steps = steps(LENGTHS, world, epoch=epoch, max_tokens=8192)
@@ -108,14 +108,14 @@ def test_budget_padding_balance_and_constant_steps(world):
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("n", [1, 2, 5, 33, 200])
-def test_small_sets_keep_every_sample(world, n):
+def test_small_datasets_keep_every_sample(world, n):
     found = steps(LENGTHS[:n], world, batch_size=4)
     flat = np.concatenate([b for step in found for b in step])
     assert set(flat) == set(range(n))
     assert all(len(b) >= min(2, n) for step in found for b in step)
 
 
-def test_a_budget_below_the_longest_sample_is_refused():
+def test_max_tokens_below_the_longest_sample_is_refused():
     with pytest.raises(ValueError, match="less than the longest sample"):
         LengthBuckets(100).plan(Facts(3, 4, lengths=np.array([5, 101, 7])))
 

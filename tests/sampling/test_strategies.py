@@ -1,119 +1,236 @@
-"""Every kind of sampling over every kind of source, by name and by class."""
-
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
 
-from datamodules import (
-    DatasetDataModule,
-    ImageFolderDataModule,
-    LengthBuckets,
-    PByK,
-    TabularDataModule,
-    TextDataModule,
-    samples,
+from datamodules.sampling.by_class import Pairs, PByK, Stratified
+from datamodules.sampling.plan import Batches
+from datamodules.sampling.sharded_sampler import ShardedBatchSampler
+from datamodules.sampling.strategies import (
+    Balanced,
+    Facts,
+    GlobalBatches,
+    Sequential,
+    Shuffle,
+    Views,
+    Weighted,
 )
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path_factory.getbasetemp() / "sampling"))
-
-
-@pytest.fixture
-def sources(tmp_path):
-    """``make(**options)`` of each source, with three classes of unequal size."""
-    labels = ["a"] * 30 + ["b"] * 12 + ["c"] * 6
-    table = tmp_path / "table.csv"
-    table.write_text("x,y\n" + "".join(f"{i}.5,{c}\n" for i, c in enumerate(labels)))
-    texts = tmp_path / "texts.tsv"
-    rows = (f"{'word ' * (i % 7 + 1)}{c}\t{c}\n" for i, c in enumerate(labels))
-    texts.write_text("text\tlabel\n" + "".join(rows))
-    pairs = [(torch.tensor([float(i)]), c) for i, c in enumerate(labels)]
-    root = samples.digits().hparams["root"]
-    return {
-        "table": lambda **o: TabularDataModule(table, "y", **o),
-        "text": lambda **o: TextDataModule(texts, vocab_size=300, **o),
-        "dataset": lambda **o: DatasetDataModule(pairs, **o),
-        "folder": lambda **o: ImageFolderDataModule(root, mode="L", image_size=8, **o),
-    }
+LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [50, 30, 15, 6]))
+FACTS = Facts(n=len(LABELS), batch_size=8, labels=LABELS)
+STRATEGIES = {
+    "shuffle": Shuffle(),
+    "sequential": Sequential(),
+    "weighted": Weighted(np.arange(1, 102)),
+    "without": Weighted(np.arange(101), replacement=False, num_samples=60),
+    "balanced": Balanced(),
+    "p_by_k": PByK(2, 4),
+    "pairs": Pairs(0.25),
+    "views": Views(2),
+    "stratified": Stratified(),
+}
+WORLDS = [1, 2, 3, 4, 8]
 
 
-@pytest.mark.parametrize("source", ["table", "text", "dataset", "folder"])
-@pytest.mark.parametrize("sampler", ["balanced", "stratified", "pairs", "views", PByK(2, 2)])
-def test_each_kind_over_each_source(sources, source, sampler):
-    dm = sources[source](batch_size=8, num_workers=0, sampler=sampler)
-    loader = dm.train_dataloader()
-    batches = list(loader)
-    assert len(batches) == len(loader)
-    target = torch.cat([b.target for b in batches])
-    if sampler == "balanced":
-        share = np.bincount(target.numpy(), minlength=dm.num_classes) / len(target)
-        assert share.max() < 2.5 / dm.num_classes
-    if sampler == "pairs":
-        assert all((b.target[::2] == b.target[1::2]).sum() == 2 for b in batches)
-    if isinstance(sampler, PByK):
-        assert all((b.target[::2] == b.target[1::2]).all() for b in batches)
-    evaluated = torch.cat([b.target for b in dm.val_dataloader()])
-    assert len(evaluated) == len(dm.val_dataset), "evaluation is never resampled"
-
-
-def test_length_buckets_keep_the_budget(sources):
-    dm = sources["text"](sampler=LengthBuckets(24, buckets=4, multiple=1))
-    loader = dm.train_dataloader()
-    sizes = [b.inputs.input_ids.shape for b in loader]
-    assert len(sizes) == len(loader)
-    assert max(n * length for n, length in sizes) <= 24
-    with pytest.raises(ValueError, match="need lengths"):
-        sources["table"](sampler="length_buckets").train_dataloader()
-
-
-@pytest.mark.parametrize("buckets", [1, 4])
-def test_padding_to_the_bound_gives_few_lengths(sources, buckets):
-    longest = sources["text"](sampler=LengthBuckets(48, buckets=buckets, multiple=1), seed=0)
-    bound = sources["text"](
-        sampler=LengthBuckets(48, buckets=buckets, multiple=1, pad_to="bound"), seed=0
-    )
-    loaders, lengths = [dm.train_dataloader() for dm in (longest, bound)], set()
-    for epoch in range(2):
-        for loader in loaders:
-            loader.sampler.set_epoch(epoch)
-        for one, other in zip(*loaders, strict=True):
-            (mask, ids), (more, wide) = (
-                (b.inputs.attention_mask, b.inputs.input_ids) for b in (one, other)
-            )
-            assert torch.equal(mask.sum(1), more.sum(1))
-            assert torch.equal(ids[mask > 0], wide[more > 0])
-            assert wide.numel() <= 48
-            lengths.add(wide.shape[1])
-    assert len(lengths) <= buckets
-    assert max(lengths) == bound.lengths("train").max()
-    assert bound.train_dataset[0][0].input_ids.shape == (bound.lengths("train")[0],)
-    ends = [b.inputs.attention_mask.sum(1).max() for b in bound.val_dataloader()]
-    assert ends == [b.inputs.input_ids.shape[1] for b in bound.val_dataloader()]
-
-
-def test_padding_to_the_bound_is_refused_where_nothing_pads(sources):
-    with pytest.raises(ValueError, match='leave pad_to="bound" out'):
-        sources["table"](sampler=LengthBuckets(pad_to="bound")).train_dataloader()
-    with pytest.raises(ValueError, match="unknown pad_to 'bounds'; did you mean 'bound'"):
-        LengthBuckets(pad_to="bounds")
-
-
-def test_global_batch_size_does_not_depend_on_the_ranks(sources):
-    dm = sources["table"](global_batch_size=16, seed=0)
-    loader = dm.train_dataloader()
-    one = [sorted(keys.indices.tolist()) for keys in loader.sampler]
+def steps(plan, world, *, epoch=0, seed=0, n=101):
+    """``steps[s][r]``: indices of rank r in step s."""
     shares = []
-    for rank in (0, 1):
-        loader.sampler._world = (2, rank)
-        shares.append([keys.indices.tolist() for keys in loader.sampler])
-    assert [sorted({*a, *b}) for a, b in zip(*shares, strict=True)] == one
-    assert all(len(batch) <= 8 for share in shares for batch in share)
+    for rank in range(world):
+        sampler = ShardedBatchSampler(plan, n, num_replicas=world, rank=rank, seed=seed)
+        sampler.set_epoch(epoch)
+        shares.append([keys.indices.tolist() for keys in sampler])
+    return list(zip(*shares, strict=True))
 
 
-def test_what_a_regression_cannot_have_is_said():
-    with pytest.raises(ValueError, match="one class a sample"):
-        samples.diabetes(sampler="balanced").train_dataloader()
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("batch_size", [2, 8])
+@pytest.mark.parametrize("cut", ["local", "global"])
+def test_epochs_have_equal_steps_and_repeat_with_the_seed(name, world, batch_size, cut):
+    facts = FACTS._replace(batch_size=batch_size * (world if cut == "global" else 1))
+    plan = STRATEGIES[name].plan(facts)
+    plan = GlobalBatches(plan) if cut == "global" else plan
+    epochs = [steps(plan, world, epoch=epoch) for epoch in range(3)]
+    assert len({len(epoch) for epoch in epochs}) == 1, "Lightning reads the number once"
+    assert steps(plan, world, epoch=1) == epochs[1]
+    assert name == "sequential" or epochs[0] != epochs[1]
+    assert name == "sequential" or steps(plan, world, seed=1) != epochs[0]
+    assert all(len(batch) >= 2 for step in epochs[0] for batch in step)
+
+
+@pytest.mark.parametrize("name", ["shuffle", "sequential", "weighted", "without", "balanced"])
+def test_the_union_of_a_step_depends_on_the_global_batch_size_only(name):
+    unions = []
+    for world in (1, 2, 4):
+        plan = STRATEGIES[name].plan(FACTS._replace(batch_size=16 // world))
+        unions.append([sorted({i for b in step for i in b}) for step in steps(plan, world)])
+    assert unions[0] == unions[1] == unions[2]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_global_batches_do_not_depend_on_the_world_size(name):
+    plan = GlobalBatches(STRATEGIES[name].plan(FACTS._replace(batch_size=16)))
+    found = [
+        [sorted({i for b in step for i in b}) for step in steps(plan, world)]
+        for world in (1, 2, 4, 8)
+    ]
+    assert all(f == found[0] for f in found)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", ["shuffle", "sequential", "stratified"])
+def test_each_sample_occurs_once_but_for_repeats_that_even_out_the_ranks(name, world):
+    flat = [i for step in steps(STRATEGIES[name].plan(FACTS), world) for b in step for i in b]
+    assert set(flat) == set(range(101))
+    assert len(flat) - 101 < 2 * world
+
+
+def test_h12_balanced_draws_have_equal_classes_and_reach_all_samples():
+    labels = np.repeat([0, 1, 2], [90, 9, 1])
+    plan = Balanced().plan(Facts(100, 10, labels=labels))
+    drawn = [
+        np.concatenate([b for step in steps(plan, 1, epoch=e, n=100) for b in step])
+        for e in range(30)
+    ]
+    assert all(len(d) == 100 for d in drawn)
+    counts = np.bincount(labels[np.concatenate(drawn)])
+    assert counts.min() >= 900
+    assert counts.max() <= 1100
+    assert len(np.unique(np.concatenate(drawn))) > 90
+
+
+def test_h13_weights_are_those_of_the_subset():
+    labels = np.array([0, 0, 0, 0, 0, 1])
+    sampling = Balanced(num_samples=2000)
+    assert (sampling._sample_weights(Facts(6, 10, labels=labels)) * 5).tolist() == [
+        1,
+        1,
+        1,
+        1,
+        1,
+        5,
+    ]
+    drawn = np.concatenate(
+        [b for s in steps(sampling.plan(Facts(6, 10, labels=labels)), 1, n=6) for b in s]
+    )
+    assert 900 <= labels[drawn].sum() <= 1100
+
+
+def test_draws_follow_the_weights():
+    plan = Weighted([1, 0, 3], num_samples=40_000).plan(Facts(3, 100))
+    drawn = np.concatenate([b for step in steps(plan, 1, n=3) for b in step])
+    counts = np.bincount(drawn, minlength=3)
+    assert counts[1] == 0
+    assert 9_700 < counts[0] < 10_300
+
+
+def test_without_replacement_no_sample_is_drawn_twice():
+    drawn = [i for step in steps(STRATEGIES["without"].plan(FACTS), 1) for b in step for i in b]
+    assert len(drawn) == len(set(drawn)) == 60
+    assert 0 not in drawn
+    with pytest.raises(ValueError, match="cannot draw 101 of 100 samples with weight > 0"):
+        Weighted(np.arange(101), replacement=False).plan(FACTS)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("p", "k"), [(2, 4), (3, 3), (4, 6), (4, 10)])
+def test_a_batch_has_p_classes_with_k_different_samples(world, p, k):
+    for step in steps(PByK(p, k).plan(FACTS), world):
+        for batch in step:
+            rows = LABELS[batch].reshape(p, k)
+            assert (rows == rows[:, :1]).all()
+            assert len(set(rows[:, 0])) == p
+            for group, label in zip(np.reshape(batch, (p, k)), rows[:, 0], strict=True):
+                assert len(set(group)) == min(k, int(np.sum(label == LABELS)))
+
+
+def test_small_classes_can_be_skipped():
+    classes = {c for s in steps(PByK(3, 10, small="skip").plan(FACTS), 1) for c in LABELS[s[0]]}
+    assert classes == {0, 1, 2}
+    with pytest.raises(ValueError, match="train has 3 with 10 samples"):
+        PByK(4, 10, small="skip").plan(FACTS)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("positive", [0.0, 0.25, 0.5, 1.0])
+def test_pairs_are_adjacent_and_in_the_given_ratio(world, positive):
+    for step in steps(Pairs(positive).plan(FACTS), world):
+        for batch in step:
+            pairs = np.reshape(batch, (4, 2))
+            assert (pairs[:, 0] != pairs[:, 1]).all()
+            same = LABELS[pairs[:, 0]] == LABELS[pairs[:, 1]]
+            assert same.sum() == positive * 4
+
+
+def test_views_of_a_sample_are_adjacent_and_have_different_seeds():
+    sampler = ShardedBatchSampler(Views(2).plan(FACTS), 101, seed=0)
+    for keys in sampler:
+        pairs = keys.indices.reshape(-1, 2)
+        assert (pairs[:, 0] == pairs[:, 1]).all()
+        assert (keys.seeds.reshape(-1, 2)[:, 0] != keys.seeds.reshape(-1, 2)[:, 1]).all()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("batch_size", [8, 12])
+def test_every_stratified_batch_has_the_class_proportions(world, batch_size):
+    plan = Stratified().plan(FACTS._replace(batch_size=batch_size, drop_last=True))
+    share = np.bincount(LABELS) / len(LABELS)
+    for step in steps(plan, world):
+        for batch in step:
+            counts = np.bincount(LABELS[batch], minlength=4)
+            assert (np.abs(counts - len(batch) * share) < 2).all()
+            assert len(set(batch)) == len(batch) == batch_size
+
+
+def test_planning_ten_million_samples_takes_little_memory():
+    import tracemalloc
+
+    plan = Shuffle().plan(Facts(10_000_000, 256))
+    tracemalloc.start()
+    sampler = ShardedBatchSampler(plan, 10_000_000, num_replicas=8, rank=3, seed=0)
+    next(iter(sampler))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 120e6  # NumPy's part; the permutation itself is 80 MB of torch's
+
+
+@pytest.mark.parametrize("sampling", [Balanced(), PByK(2, 2), Pairs(), Stratified()])
+def test_strategies_that_need_labels_are_refused_without_them(sampling):
+    with pytest.raises(ValueError, match="one class per sample"):
+        sampling.plan(Facts(10, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Weighted([0, 0]), "not all 0"),
+        (lambda: Weighted([1, -1]), "at least 0"),
+        (lambda: Weighted([1, 2]).plan(FACTS), r'pass per="class"'),
+        (lambda: Weighted([1, 2], per="class").plan(FACTS), "2 entries, train 4 classes"),
+        (lambda: PByK(5, 2).plan(FACTS), "train has 4"),
+        (lambda: Pairs(1.5), r"in \[0, 1\]"),
+        (lambda: Pairs().plan(FACTS._replace(batch_size=7)), "must be even"),
+        (lambda: Views(3).plan(FACTS), "not divisible"),
+    ],
+)
+def test_impossible_parameters_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_lists_of_indices_become_batches():
+    assert Batches.of([[0], [1, 2]]).offsets.tolist() == [0, 1, 3]
+    assert torch.is_tensor(torch.from_numpy(Batches.of([[0]]).indices))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("batch_size", [2, 7, 12])
+def test_every_prefix_of_stratified_batches_is_within_one_of_the_class_proportions(
+    world, batch_size
+):
+    plan = Stratified().plan(FACTS._replace(batch_size=batch_size, drop_last=True))
+    batches = Batches.of(plan(torch.Generator().manual_seed(0), world))
+    for end in batches.offsets[1:]:
+        counts = np.bincount(LABELS[batches.indices[:end]], minlength=4)
+        assert (np.abs(counts - end * np.bincount(LABELS) / len(LABELS)) < 1).all()

@@ -8,7 +8,7 @@ from datamodules.sampling.weighted_draws import choose_weighted, draw_weighted
 
 
 @pytest.mark.parametrize("block", [7, 1000, 1 << 20])
-def test_draws_in_blocks_are_shuffled_draws_one_by_one(block):
+def test_draws_in_blocks_equal_shuffled_single_draws(block):
     weights = np.random.default_rng(0).random(5000) ** 4
     weights[::3] = 0
     total = np.cumsum(weights)
@@ -34,13 +34,13 @@ def test_more_samples_than_multinomial_takes():
     assert 14_600 < int((drawn == n - 1).sum()) < 15_400
 
 
-def test_nothing_of_no_weight_comes_at_the_very_end(monkeypatch):
+def test_a_sample_without_weight_is_never_drawn_by_rounding(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **_: self.fill_(1 - 2**-53))
     total = np.cumsum([5e-324, 0.0])  # the product rounds up to the sum
     assert draw_weighted(total, 2, torch.Generator()).tolist() == [0, 0]
 
 
-def test_choices_are_different_and_follow_the_weights():
+def test_draws_without_replacement_differ_and_follow_the_weights():
     weights = np.array([0.0, 1, 1, 2])
     firsts = np.zeros(4)
     generator = torch.Generator().manual_seed(0)

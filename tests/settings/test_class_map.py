@@ -16,7 +16,7 @@ def class_map(train, val=(), test=(), names=NAMES):
     return ClassMap(names, {split: np.array(rows, np.int64) for split, rows in labels.items()})
 
 
-def test_the_class_list_comes_from_train():
+def test_the_class_list_is_fitted_on_train():
     found = class_map([0, 0, 2, 1, 3], [2, 3])
     assert found.fit() == (NAMES, [2, 1, 1, 1])
     rows, targets = found.encode("val", NAMES)
@@ -30,7 +30,7 @@ def test_h01_a_class_empty_in_train_is_named():
         class_map([0, 2, 3], [0]).fit()
 
 
-def test_a_class_in_val_alone_is_vals_fault():
+def test_a_class_that_only_val_has_is_an_error_of_val():
     found = class_map([0, 1, 2], [3, 0, 3])
     classes, counts = found.fit()
     assert classes == NAMES[:3]
@@ -40,7 +40,7 @@ def test_a_class_in_val_alone_is_vals_fault():
         found.encode("val", classes)
 
 
-def test_dropped_samples_are_counted_once():
+def test_dropped_samples_are_warned_about_once():
     found = class_map([0, 1, 2], [3, 0, 3])
     with pytest.warns(UserWarning, match=r"2 of 3 val samples dropped, .* lacks 'damson'"):
         rows, targets = found.encode("val", NAMES[:3], unknown="drop")
@@ -54,8 +54,8 @@ def test_dropped_samples_are_counted_once():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("Cedar", r"\(is it 'cedar'\?\)"),
-        ("cedars", r"\(is it 'cedar'\?\)"),
+        ("Cedar", r"\(did you mean 'cedar'\?\)"),
+        ("cedars", r"\(did you mean 'cedar'\?\)"),
         ("zebra", "only; add"),
         (
             unicodedata.normalize("NFD", "café"),
@@ -63,13 +63,13 @@ def test_dropped_samples_are_counted_once():
         ),
     ],
 )
-def test_an_unknown_class_that_is_meant_as_another_gets_a_hint(name, hint):
+def test_a_misspelt_class_gets_a_hint(name, hint):
     found = class_map([0, 1], [2], names=["cedar", "café", name])
     with pytest.raises(ValueError, match=hint):
         found.encode("val", ["cedar", "café"])
 
 
-def test_a_given_list_wins_and_counts_what_it_lists():
+def test_a_given_class_list_replaces_the_fitted_one():
     found = class_map([0, 0, 1], [3])
     assert found.fit(["damson", "birch", "ash"]) == (["damson", "birch", "ash"], [0, 1, 2])
     assert found.encode("train", ["damson", "birch", "ash"])[1].tolist() == [2, 2, 1]
@@ -83,7 +83,7 @@ def multilabel(train, val=()):
     return ClassMap(["a", "b", "c"], labels)
 
 
-def test_several_labels_a_row():
+def test_multilabel_targets_are_rows_of_zeros_and_ones():
     found = multilabel([[1, 0, 1], [0, 1, 0]], [[1, 1, 0]])
     assert found.fit() == (["a", "b", "c"], [1, 1, 1])
     rows, targets = found.encode("val", ["c", "b", "a"])
@@ -92,7 +92,7 @@ def test_several_labels_a_row():
     assert targets.tolist() == [[0, 1, 1]]
 
 
-def test_several_labels_of_which_one_is_unknown():
+def test_an_unknown_label_of_multilabel_data_is_refused_or_dropped():
     found = multilabel([[1, 0, 0], [0, 1, 0]], [[1, 0, 1]])
     classes, _ = found.fit()
     assert classes == ["a", "b"]
@@ -103,14 +103,14 @@ def test_several_labels_of_which_one_is_unknown():
     assert targets.tolist() == [[1, 0]]
 
 
-def test_two_thousand_classes_of_one():
+def test_two_thousand_classes_with_one_sample_each():
     names = [f"c{i:04d}" for i in range(2000)]
     classes, counts = class_map(range(2000), names=names).fit()
     assert classes == names
     assert counts == [1] * 2000
 
 
-def test_given_classes_by_list_or_index():
+def test_classes_are_given_as_a_list_or_by_index():
     assert given_classes(None, None) is None
     assert given_classes(["b", "a"], None) == ["b", "a"]
     assert given_classes([10, 9], None) == ["10", "9"]
@@ -121,10 +121,10 @@ def test_given_classes_by_list_or_index():
     ("classes", "class_to_idx", "message"),
     [
         (["a"], {"a": 0}, "not both"),
-        (["a", "b", "a"], None, "a name twice"),
+        (["a", "b", "a"], None, "lists a name twice"),
         ("ab", None, "must be a list of names, got the text 'ab'"),
-        (None, {"a": 1, "b": 2}, r"must give 0..1 once each"),
-        (None, {"a": 0, "b": 0}, r"must give 0..1 once each"),
+        (None, {"a": 1, "b": 2}, r"each of 0..1 once"),
+        (None, {"a": 0, "b": 0}, r"each of 0..1 once"),
     ],
 )
 def test_impossible_class_lists_are_refused(classes, class_to_idx, message):

@@ -20,7 +20,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from datamodules import CIFAR10DataModule, CIFAR100DataModule, FashionMNISTDataModule
-from datamodules.sampling.plan import Shuffled
+from datamodules.sampling.plan import ShuffledPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 CONTEXTS = ("fork", "forkserver", "spawn")
@@ -239,7 +239,7 @@ def test_h23_no_train_batch_of_one_and_no_row_lost(tmp_path):
 def test_h23_ten_rows_on_two_ranks():
     rows = []
     for rank in range(2):
-        sampler = ShardedBatchSampler(Shuffled(10, 4), 10, num_replicas=2, rank=rank, seed=0)
+        sampler = ShardedBatchSampler(ShuffledPlan(10, 4), 10, num_replicas=2, rank=rank, seed=0)
         sizes = [len(keys.indices) for keys in sampler]
         assert sum(sizes) == 5 or min(sizes) > 1
         rows += [row for keys in sampler for row in keys.indices.tolist()]
@@ -471,7 +471,9 @@ def test_impossible_options_are_refused_when_built(options, message):
 def test_what_does_not_fit_the_data_is_refused():
     with pytest.raises(ValueError, match="test_split was given, but the set has a test part"):
         stub(test_split=0.1).setup()
-    with pytest.raises(ValueError, match=r"val and test ask for 60 \+ 0 samples, there are 50"):
+    with pytest.raises(
+        ValueError, match=r"val_split and test_split take 60 \+ 0 samples, there are 50"
+    ):
         stub(val_split=60).setup()
     message = "have 1 channels, the mean and std of CIFAR10DataModule 3; write a subclass"
     with pytest.raises(ValueError, match=message):

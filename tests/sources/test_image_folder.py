@@ -553,7 +553,7 @@ def test_given_classes_set_the_order(tmp_path):
 def test_an_unknown_class_is_an_error_or_dropped(tmp_path):
     class_folders(tmp_path / "train", {"ash": 2, "cedar": 2})
     class_folders(tmp_path / "val", {"ash": 1, "cedars": 2})
-    message = r"train/ and val/ disagree: 'cedars' is in val/ only \(is it 'cedar'\?\); add it to"
+    message = r"disagree: 'cedars' is in val/ only \(did you mean 'cedar'\?\); add it to"
     with pytest.raises(ValueError, match=message):
         small(tmp_path).setup()
     dm = small(tmp_path, unknown_classes="drop")
@@ -711,7 +711,7 @@ def test_images_of_several_sizes_say_what_to_do(tmp_path):
     noise(tmp_path / "a" / "1.png", 0, size=(8, 8))
     noise(tmp_path / "a" / "2.png", 0, size=(9, 8))
     dm = small(tmp_path, val_split=0, test_split=0, train_transform=v2.Identity())
-    with pytest.raises(RuntimeError, match=r"1.png.*give them one size and dtype in the transform"):
+    with pytest.raises(RuntimeError, match=r"1.png.*return one size and dtype in the transform"):
         list(dm.train_dataloader())
 
 
@@ -752,7 +752,9 @@ def test_impossible_options_are_refused_when_built(options, message):
 
 
 def test_more_samples_asked_for_than_there_are(twelve):
-    with pytest.raises(ValueError, match=r"val and test ask for 30 \+ 10 samples, there are 36"):
+    with pytest.raises(
+        ValueError, match=r"val_split and test_split take 30 \+ 10 samples, there are 36"
+    ):
         small(twelve, val_split=30, test_split=10).setup()
     with pytest.raises(ValueError, match="val and test take all the images; lower val_split"):
         small(twelve, val_split=0.5, test_split=0.5).setup()

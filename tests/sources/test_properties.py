@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from datamodules.batches.collate import collate_pairs, pad, pad_pairs
 from datamodules.sampling.by_class import Stratified
 from datamodules.sampling.length_buckets import LengthBuckets
-from datamodules.sampling.plan import Exact
+from datamodules.sampling.plan import EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 from datamodules.sampling.strategies import Facts, Sequential, Shuffle, Views, Weighted
-from datamodules.splits.groups import allot_groups
-from datamodules.splits.split import share_out, split_indices
+from datamodules.splits.groups import assign_groups
+from datamodules.splits.split import apportion, split_indices
 from datamodules.tables.table import read_table
 from datamodules.texts.dataset import FlatRows, TextDataset
 from datamodules.texts.reader import read_texts
@@ -84,7 +84,7 @@ def test_what_is_shared_out_fits_and_is_as_near_to_the_proportion_as_there_is_ro
     size = np.array([pair[0] for pair in pairs])
     room = np.minimum(size, [pair[1] for pair in pairs])
     n = int(size.sum())
-    quota = share_out(size, min(total, n), n, room, np.linspace(0, 1, len(size), dtype=np.float32))
+    quota = apportion(size, min(total, n), n, room, np.linspace(0, 1, len(size), dtype=np.float32))
     assert ((quota >= 0) & (quota <= room)).all()
     assert quota.sum() == min(total, n, room.sum())
     if (room == size).all():
@@ -98,10 +98,10 @@ def test_no_group_lies_on_two_sides(members, parts, seed):
     n, generator = len(groups), torch.Generator().manual_seed(seed)
     wanted = [n - n // 3 * (parts - 1)] + [n // 3] * (parts - 1)
     if groups.max() + 1 < parts:
-        with pytest.raises(ValueError, match="groups cannot make"):
-            allot_groups(groups, wanted, generator)
+        with pytest.raises(ValueError, match="groups are too few"):
+            assign_groups(groups, wanted, generator)
         return
-    part = allot_groups(groups, wanted, generator)
+    part = assign_groups(groups, wanted, generator)
     assert part.shape == (n,)
     assert set(part.tolist()) == set(range(parts)), "no part is empty"
     assert all(len(set(part[groups == group].tolist())) == 1 for group in set(groups.tolist()))
@@ -164,7 +164,7 @@ def test_an_epoch_meets_every_sample_and_all_ranks_take_the_same_steps(kind, epo
 @tries
 @given(sizes, st.integers(1, 9), st.integers(1, 5))
 def test_evaluation_meets_each_sample_once_in_order_on_any_number_of_ranks(n, batch_size, world):
-    shared = ranks(Exact(n, batch_size), n, world, uneven="keep")
+    shared = ranks(EvaluationPlan(n, batch_size), n, world, uneven="keep")
     by_step = [
         index
         for step in range(max((len(batches) for batches in shared), default=0))

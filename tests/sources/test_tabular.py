@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_named(people, options, said):
         ({"numeric": ["x"], "categorical": ["x"]}, "x stands in numeric and in categorical"),
         ({"split_column": "s", "val_split": 0.1}, "split_column parts the rows"),
         ({"split_column": "s", "val_path": "v.csv"}, "split_column parts the rows"),
-        ({"classes": ["a", "a"]}, "holds a name twice"),
+        ({"classes": ["a", "a"]}, "lists a name twice"),
         ({"batch_size": 0}, "batch_size must be"),
     ],
 )

@@ -15,7 +15,7 @@ from datamodules import (
     TabularDataModule,
     TextDataModule,
 )
-from datamodules.splits.options import SplitOptions, Uncut, cut
+from datamodules.splits.options import SplitInput, SplitOptions, split_by_options
 
 
 class Rows(DataModule):
@@ -29,8 +29,8 @@ class Rows(DataModule):
         return TensorDataset(torch.arange(self.hparams.rows)[self.parts[split], None])
 
 
-def parts_of(uncut, *, val=0.2, test=0.2, seed=0, **options):
-    return cut(uncut, SplitOptions.of(options), val=val, test=test, seed=seed)
+def parts_of(samples, *, val=0.2, test=0.2, seed=0, **options):
+    return split_by_options(samples, SplitOptions.of(options), val=val, test=test, seed=seed)
 
 
 def whole(parts, n):
@@ -41,7 +41,7 @@ def whole(parts, n):
     ("options", "message"),
     [
         ({"groups": "x"}, "did you mean 'group'"),
-        ({"group": "x", "time": "y"}, "by one of group and time; keep one"),
+        ({"group": "x", "time": "y"}, "has group and time; keep one of them"),
         ({"fold": 1}, "fold=1 needs folds="),
         ({"folds": 1}, "at least 2"),
         ({"folds": 3, "fold": 3}, "fold must be 0 to 2, got 3"),
@@ -52,75 +52,77 @@ def whole(parts, n):
         ([], "must be a dict"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         SplitOptions.of(options)
 
 
-def test_time_puts_the_latest_in_test_and_keeps_equal_times_together():
+def test_the_latest_times_are_test_and_equal_times_stay_together():
     times = ["2024-01-03", "2024-01-01", "2024-01-02", "2024-01-05T10:00", "2024-01-04"]
-    parts = parts_of(Uncut(5), val=1, test=1, time=times)
+    parts = parts_of(SplitInput(5), val=1, test=1, time=times)
     assert {s: p.tolist() for s, p in parts.items()} == {
         "train": [0, 1, 2],
         "val": [4],
         "test": [3],
     }
-    tied = parts_of(Uncut(6), val=1, test=1, time=[1, 2, 3, 4, 4, 4])
+    tied = parts_of(SplitInput(6), val=1, test=1, time=[1, 2, 3, 4, 4, 4])
     assert [p.tolist() for p in tied.values()] == [[0, 1, 2], [], [3, 4, 5]]
-    with pytest.raises(ValueError, match="time parts nothing"):
-        parts_of(Uncut(4), val=1, test=0.0, time=[7, 7, 7, 7])
+    with pytest.raises(ValueError, match="time does not split them"):
+        parts_of(SplitInput(4), val=1, test=0.0, time=[7, 7, 7, 7])
     with pytest.raises(ValueError, match=r"time of row 1 .* is 'soon'"):
-        parts_of(Uncut(2), time=["2024-01-01", "soon"])
+        parts_of(SplitInput(2), time=["2024-01-01", "soon"])
     with pytest.raises(ValueError, match="missing in 1 rows, the first is row 1"):
-        parts_of(Uncut(2), time=[1.0, np.nan])
+        parts_of(SplitInput(2), time=[1.0, np.nan])
 
 
-def test_the_folds_are_the_whole_and_test_is_the_same_in_each():
+def test_the_folds_cover_all_samples_and_share_one_test_split():
     labels = np.arange(50) % 3
-    made = [parts_of(Uncut(50, labels), val=0.0, test=0.2, folds=4, fold=fold) for fold in range(4)]
+    made = [
+        parts_of(SplitInput(50, labels), val=0.0, test=0.2, folds=4, fold=fold) for fold in range(4)
+    ]
     assert all(whole(parts, 50) for parts in made)
     assert all((parts["test"] == made[0]["test"]).all() for parts in made)
     held = np.concatenate([parts["val"] for parts in made])
     assert sorted([*held, *made[0]["test"]]) == list(range(50))
 
 
-def test_values_and_columns(tmp_path):
-    with pytest.raises(ValueError, match="does not have; give one value a sample"):
-        parts_of(Uncut(4), group="patient")
+def test_a_column_or_values_must_fit_the_samples(tmp_path):
+    with pytest.raises(ValueError, match="does not have; pass one value per sample"):
+        parts_of(SplitInput(4), group="patient")
     with pytest.raises(ValueError, match="group has 3 values, there are 4 samples"):
-        parts_of(Uncut(4), group=[1, 2, 3])
-    parts = parts_of(Uncut(4), column=["train", "Dev", "TEST", "train"])
+        parts_of(SplitInput(4), group=[1, 2, 3])
+    parts = parts_of(SplitInput(4), column=["train", "Dev", "TEST", "train"])
     assert {s: p.tolist() for s, p in parts.items()} == {"train": [0, 3], "val": [1], "test": [2]}
-    with pytest.raises(ValueError, match=r"row 1 .* says 'holdout'"):
-        parts_of(Uncut(2), column=["train", "holdout"])
+    with pytest.raises(ValueError, match=r"row 1 .* is 'holdout'"):
+        parts_of(SplitInput(2), column=["train", "holdout"])
 
 
-def test_index_files_by_number_by_key_and_by_npy(tmp_path):
+def test_index_files_list_row_numbers_or_keys(tmp_path):
     (tmp_path / "val.txt").write_text("b.png\n\n2\n")
     np.save(tmp_path / "test.npy", np.array([0]))
     files = {"val": str(tmp_path / "val.txt"), "test": str(tmp_path / "test.npy")}
     keys = ["a.png", "b.png", "c.png", "d.png", "e.png"]
-    parts = parts_of(Uncut(5, keys=lambda: keys), files=files)
+    parts = parts_of(SplitInput(5, keys=lambda: keys), files=files)
     assert {s: p.tolist() for s, p in parts.items()} == {
         "train": [3, 4],
         "val": [1, 2],
         "test": [0],
     }
     with pytest.warns(UserWarning, match="1 of 3 samples are in none of the files"):
-        parts_of(Uncut(3), files={"train": [0], "val": [2]})
+        parts_of(SplitInput(3), files={"train": [0], "val": [2]})
     for files, message in (
-        ({"val": [0], "test": [0]}, "names row 0, which val holds already"),
-        ({"val": [9]}, "names row 9, there are rows 0 to 4"),
-        ({"val": ["z.png"]}, "names 'z.png', which is no sample; it takes keys such as 'a.png'"),
-        ({"dev": [1]}, "unknown part of files 'dev'"),
+        ({"val": [0], "test": [0]}, "lists row 0, which is in val already"),
+        ({"val": [9]}, "lists row 9, rows must be 0 to 4"),
+        ({"val": ["z.png"]}, "lists 'z.png', which is not a sample; use keys such as 'a.png'"),
+        ({"dev": [1]}, "unknown split in files 'dev'"),
     ):
         with pytest.raises(ValueError, match=message):
-            parts_of(Uncut(5, keys=lambda: keys), files=files)
+            parts_of(SplitInput(5, keys=lambda: keys), files=files)
     with pytest.raises(FileNotFoundError, match="the index file of val, does not exist"):
-        parts_of(Uncut(5), files={"val": str(tmp_path / "gone.txt")})
+        parts_of(SplitInput(5), files={"val": str(tmp_path / "gone.txt")})
 
 
-def test_a_datamodule_of_ones_own_takes_all_of_it():
+def test_a_users_datamodule_has_all_split_options():
     dm = Rows(split_options={"folds": 4, "fold": 1}, limit=5)
     dm.setup()
     assert {s: len(p) for s, p in dm.parts.items()} == {"train": 5, "val": 5, "test": 0}
@@ -146,7 +148,7 @@ def folder(tmp_path: Path, *, given=False) -> Path:
     return tmp_path / "photos"
 
 
-def test_images_by_group_in_the_path_and_by_index_file(tmp_path):
+def test_image_folders_split_by_group_in_the_path_or_by_index_file(tmp_path):
     root = folder(tmp_path)
     dm = ImageFolderDataModule(
         root, image_size=8, val_split=0.2, test_split=0.2, split_options={"group": r"(p\d+)_"}
@@ -164,7 +166,7 @@ def test_images_by_group_in_the_path_and_by_index_file(tmp_path):
         ImageFolderDataModule(root, split_options={"group": "subject"}).setup()
 
 
-def test_given_parts_that_share_a_group_are_refused(tmp_path):
+def test_split_folders_that_share_a_group_are_refused(tmp_path):
     dm = ImageFolderDataModule(folder(tmp_path, given=True), split_options={"group": r"p\d+"})
     with pytest.raises(ValueError, match=r"train and val share 1 groups of .* 'p0'"):
         dm.setup()
@@ -173,7 +175,7 @@ def test_given_parts_that_share_a_group_are_refused(tmp_path):
         dm.setup()
 
 
-def test_limit_reaches_given_parts_and_keeps_each_class(tmp_path):
+def test_limit_keeps_each_class_in_every_split(tmp_path):
     dm = ImageFolderDataModule(folder(tmp_path), image_size=8, limit=4)
     assert [len(d) for d in (dm.train_dataset, dm.val_dataset, dm.test_dataset)] == [4, 2, 2]
     assert dm.class_counts == [2, 2]
@@ -195,7 +197,7 @@ def table(tmp_path: Path) -> Path:
     ("options", "feature"),
     [({"group": "who"}, "who"), ({"column": "part"}, "part"), ({"time": "day"}, None)],
 )
-def test_tables_by_column(tmp_path, options, feature):
+def test_tables_split_by_group_column_or_time(tmp_path, options, feature):
     dm = TabularDataModule(table(tmp_path), "label", drop=["x"], split_options=options)
     parts = {split: part.rows.tolist() for split, part in (dm.setup(), dm._parts)[1].items()}
     assert sorted(row for rows in parts.values() for row in rows) == list(range(60))
@@ -209,7 +211,7 @@ def test_tables_by_column(tmp_path, options, feature):
         assert parts["val"] == list(range(0, 60, 3))
 
 
-def test_a_table_says_one_way_alone(tmp_path):
+def test_two_ways_to_split_a_table_are_refused(tmp_path):
     path = table(tmp_path)
     with pytest.raises(ValueError, match="group_column= and split_options 'group' say the same"):
         TabularDataModule(path, "label", group_column="who", split_options={"group": "part"})
@@ -217,7 +219,7 @@ def test_a_table_says_one_way_alone(tmp_path):
         TabularDataModule(path, "label", split_column="part", split_options={"folds": 3})
 
 
-def test_texts_by_group_and_a_dataset_by_values(tmp_path):
+def test_texts_split_by_group_and_datasets_by_values(tmp_path):
     path = tmp_path / "texts.csv"
     path.write_text(
         "text,label,who\n" + "".join(f"word{k} here,{'ab'[k % 2]},w{k // 6}\n" for k in range(60))
@@ -259,7 +261,7 @@ def drawn_options(draws, n):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of classes and shares that are too small
-def test_whatever_the_options_each_sample_is_on_one_side(seed):
+def test_each_sample_is_in_one_split_whatever_the_options(seed):
     draws, possible, refused = np.random.default_rng(seed), 0, []
     for _ in range(60):
         n = int(draws.integers(0, 60))
@@ -269,7 +271,7 @@ def test_whatever_the_options_each_sample_is_on_one_side(seed):
         shares = {"val": 0 if "folds" in options else val, "test": test}
         shares = {k: int(v) if v in (0, 3) else v for k, v in shares.items()}
         try:
-            parts = parts_of(Uncut(n, labels), seed=seed, **shares, **options)
+            parts = parts_of(SplitInput(n, labels), seed=seed, **shares, **options)
         except ValueError as error:
             refused.append(str(error))
             continue
@@ -279,8 +281,8 @@ def test_whatever_the_options_each_sample_is_on_one_side(seed):
         if "group" in options:
             groups = [{options["group"][row] for row in rows} for rows in parts.values()]
             assert sum(map(len, groups)) == len(set.union(*groups))
-        again = parts_of(Uncut(n, labels), seed=seed, **shares, **options)
+        again = parts_of(SplitInput(n, labels), seed=seed, **shares, **options)
         assert all((parts[part] == again[part]).all() for part in parts)
     assert possible > 25
-    known = ("folds", "parts", "ask for", "time")
+    known = ("too few for", "val_split and test_split take", "time")
     assert all(any(word in message for word in known) for message in refused)

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from datamodules.splits import split as splits
-from datamodules.splits.split import check_shares, fingerprint, share_out, split_indices
+from datamodules.splits.split import apportion, check_shares, fingerprint, split_indices
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50, 101])
 @pytest.mark.parametrize("val", [0, 0.1, 0.5, 1])
 @pytest.mark.parametrize("test", [0.0, 0.2, 0])
 @pytest.mark.parametrize("stratified", [False, True])
-def test_parts_are_disjoint_complete_and_repeatable(n, val, test, stratified):
+def test_splits_are_disjoint_complete_and_repeatable(n, val, test, stratified):
     labels = np.arange(n) % 2 if stratified and n > 3 else None
     first = split_indices(n, val=val, test=test, seed=0, labels=labels)
     torch.manual_seed(99)
@@ -27,18 +27,18 @@ def test_parts_are_disjoint_complete_and_repeatable(n, val, test, stratified):
     assert all(part.dtype == np.int64 for part in first.values())
 
 
-def test_the_users_random_state_is_not_touched():
+def test_the_global_random_state_does_not_change():
     before = torch.random.get_rng_state()
     split_indices(100, val=0.2, labels=np.arange(100) % 3)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_seeds_differ_and_zero_is_a_seed():
+def test_seeds_give_different_splits_and_zero_is_a_seed():
     zero, one = (split_indices(100, val=0.2, seed=seed)["val"] for seed in (0, 1))
     assert not np.array_equal(zero, one)
 
 
-def test_split_by_hand():
+def test_a_split_equals_one_written_by_hand():
     parts = split_indices(6, val=2, test=1, seed=0)
     order = torch.randperm(6, generator=torch.Generator().manual_seed(0)).tolist()
     assert parts["test"].tolist() == order[:1]
@@ -46,7 +46,7 @@ def test_split_by_hand():
     assert parts["train"].tolist() == sorted(order[3:])
 
 
-def test_strata_keep_their_share_by_largest_remainder():
+def test_class_proportions_are_rounded_by_largest_remainder():
     labels = np.repeat([0, 1, 2], [50, 30, 20])
     parts = split_indices(100, val=0.1, test=0.25, labels=labels)
     assert np.bincount(labels[parts["val"]]).tolist() == [5, 3, 2]
@@ -62,7 +62,7 @@ def test_classes_are_counted_as_by_sorting(labels, dtype):
         assert ours.tolist() == theirs.tolist()
 
 
-def test_equal_remainders_do_not_always_cost_the_same_class():
+def test_ties_between_classes_are_broken_at_random():
     labels = np.repeat([0, 1, 2], 12)
     gains = {
         tuple(np.bincount(labels[split_indices(36, val=0.1, labels=labels, seed=s)["val"]]))
@@ -71,7 +71,7 @@ def test_equal_remainders_do_not_always_cost_the_same_class():
     assert len(gains) == 3
 
 
-def test_h10_a_class_of_one_stays_in_train_and_is_named():
+def test_h10_a_class_with_one_sample_stays_in_train_and_is_named():
     labels = np.repeat([0, 1, 2], [20, 9, 1])
     with pytest.warns(UserWarning, match="'C'"):
         parts = split_indices(30, val=0.2, labels=labels, names=["A", "B", "C"])
@@ -87,11 +87,11 @@ def test_h10_a_class_of_one_stays_in_train_and_is_named():
         ({"val": -0.1}, "at least 0"),
         ({"val": float("nan")}, "at least 0, got nan"),
         ({"test": "0.1"}, "got '0.1'"),
-        ({"val": 1.5}, "it must be at most 1; write 2"),
-        ({"val": 8, "test": 4}, r"ask for 8 \+ 4 samples, there are 10"),
+        ({"val": 1.5}, "it must be at most 1; pass 2"),
+        ({"val": 8, "test": 4}, r"take 8 \+ 4 samples, there are 10"),
     ],
 )
-def test_impossible_shares_are_refused(shares, message):
+def test_impossible_fractions_are_refused(shares, message):
     with pytest.raises(ValueError, match=message):
         split_indices(10, **shares)
 
@@ -109,7 +109,7 @@ def test_fingerprint_tells_content_and_boundaries_apart():
     assert fingerprint(np.arange(3, dtype=np.int32)) == fingerprint([0, 1, 2])
 
 
-@pytest.mark.filterwarnings("ignore:val gets 34 of the 66 samples:UserWarning")  # test below
+@pytest.mark.filterwarnings("ignore:val has 34 instead of 66 samples:UserWarning")  # test below
 @pytest.mark.parametrize("shares", [(0.1, 0.1), (0.33, 0.33), (0.0, 0.5)])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_every_class_keeps_a_sample_in_train(shares, size):
@@ -119,7 +119,7 @@ def test_every_class_keeps_a_sample_in_train(shares, size):
     assert len(parts["val"]) == round(len(labels) * shares[0]) or (size, shares[0]) == (2, 0.33)
 
 
-def test_nothing_is_split_off_unasked_and_the_seed_is_zero_by_default():
+def test_by_default_all_samples_are_train_and_the_seed_is_zero():
     assert {name: len(part) for name, part in split_indices(5).items()} == {
         "train": 5,
         "val": 0,
@@ -138,7 +138,7 @@ def test_nothing_is_split_off_unasked_and_the_seed_is_zero_by_default():
         (
             {"val": 0, "test": 2.5},
             "test_split=2.5 is a float and so a fraction: it must be at most 1; "
-            "write 2 for a number of samples",
+            "pass 2 for a number of samples",
         ),
         (
             {"val": 0.6, "test": 0.5},
@@ -146,22 +146,22 @@ def test_nothing_is_split_off_unasked_and_the_seed_is_zero_by_default():
         ),
     ],
 )
-def test_impossible_shares_name_the_argument_the_value_and_the_remedy(shares, message):
+def test_an_impossible_fraction_names_the_argument_the_value_and_the_remedy(shares, message):
     with pytest.raises(ValueError, match="at") as caught:
         check_shares(**shares)
     assert str(caught.value) == message
 
 
-def test_more_samples_than_there_are_names_both_counts():
+def test_too_many_samples_for_val_and_test_names_both_counts():
     with pytest.raises(ValueError, match="lower") as caught:
         split_indices(10, val=8, test=4)
     assert str(caught.value) == (
-        "val and test ask for 8 + 4 samples, there are 10; lower one of them"
+        "val_split and test_split take 8 + 4 samples, there are 10; lower one of them"
     )
 
 
 @pytest.mark.parametrize("labels", [None, np.arange(7) % 2, np.zeros(7, int), np.arange(7)])
-def test_fractions_of_the_whole_leave_train_empty_and_say_nothing(labels):
+def test_fractions_that_sum_to_one_leave_train_empty_without_a_warning(labels):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         halves = split_indices(7, val=0.5, test=0.5, labels=labels)
@@ -179,7 +179,7 @@ def said(labels, **options):
 
 
 @pytest.mark.parametrize(("labels", "val"), [([0, 0, 0, 1], 0.5), ([0, 0, 1, 1], 3)])
-def test_a_warning_points_at_the_caller_and_not_at_the_project(labels, val):
+def test_a_warning_points_at_the_caller(labels, val):
     def setup():
         return split_indices(4, val=val, labels=np.array(labels))
 
@@ -197,19 +197,19 @@ def test_a_warning_points_at_the_caller_and_not_at_the_project(labels, val):
         (8, "3, 4, 5, 6, 7 and 3 more"),
     ],
 )
-def test_classes_of_one_sample_are_named_up_to_five(singles, names):
+def test_up_to_five_classes_with_one_sample_are_named(singles, names):
     labels = np.append(np.arange(30) % 3, np.arange(3, 3 + singles))
     assert said(labels, val=0.2) == [
         f"a class with one sample cannot be split and stays in train: {names}; "
-        "add samples or leave the class out"
+        "add samples or remove the class"
     ]
     assert said(labels) == [], "nothing is split off"
 
 
-def test_a_part_that_gets_less_than_asked_for_says_how_much():
+def test_a_warning_tells_how_many_samples_a_split_lacks():
     labels = np.repeat(np.arange(4), 2)
     assert said(labels, val=4, test=2) == [
-        "val gets 2 of the 4 samples asked for, since each class keeps one in train"
+        "val has 2 instead of 4 samples, since each class keeps one in train"
     ]
     assert said(labels, val=2, test=2) == []
 
@@ -225,16 +225,16 @@ def test_a_part_that_gets_less_than_asked_for_says_how_much():
         ([1], [1], 1, [1]),
     ],
 )
-def test_what_a_full_class_cannot_take_goes_to_the_others(sizes, room, total, shared):
+def test_a_full_class_leaves_its_quota_to_the_others(sizes, room, total, shared):
     sizes, room = np.array(sizes), np.array(room)
     ties = np.zeros(len(sizes), np.float32)
-    quota = share_out(sizes, total, int(sizes.sum()), room, ties)
+    quota = apportion(sizes, total, int(sizes.sum()), room, ties)
     assert quota.sum() == min(total, room.sum())
     assert (quota <= room).all()
     assert quota.tolist() == shared
 
 
-def test_a_seed_means_the_same_split_on_every_machine_and_in_every_release():
+def test_a_seed_gives_the_same_split_on_every_machine_and_in_every_release():
     labels = np.arange(300) % 7 % 3
     parts = split_indices(300, val=0.2, test=0.1, seed=5, labels=labels)
     assert parts["test"][:6].tolist() == [2, 15, 19, 26, 38, 44]
@@ -244,6 +244,6 @@ def test_a_seed_means_the_same_split_on_every_machine_and_in_every_release():
     )
 
 
-def test_a_fingerprint_is_the_same_in_every_release_and_takes_any_file_name():
+def test_a_fingerprint_is_the_same_in_every_release_for_any_file_name():
     assert fingerprint([0, 1, 2], "a", b"b") == "92065964b7d3cbd4df0db8cbd24b46da"
     assert fingerprint("a\udcff.png") == fingerprint(b"a\xff.png")

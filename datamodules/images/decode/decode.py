@@ -81,7 +81,8 @@ def decode_image(
 
     Args:
         source: A path (links are followed), the content of a file, a PIL image (its current
-            frame), or pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
+            frame), or pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in
+            [0, 1].
         mode: ``"RGB"``, or ``"L"``: the grey of the RGB image (ITU-R 601).
         background: Red, green, blue, each 0 to 255.
         max_pixels: Larger images are refused before memory is allocated; None: no limit.

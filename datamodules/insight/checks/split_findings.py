@@ -12,7 +12,7 @@ from torch.utils.data import RandomSampler, SequentialSampler, Subset
 from datamodules.core.datamodule import DataModule
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import Looked
-from datamodules.sampling.plan import Batches, Exact
+from datamodules.sampling.plan import Batches, EvaluationPlan
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 SHIFT = 0.3  # total variation between class shares
@@ -126,7 +126,7 @@ def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> 
                 sampler = ShardedBatchSampler(plan, n, num_replicas=world, rank=0, seed=0)
                 batches = sampler.planned()
             else:
-                plan = Exact(n, dm.hparams["eval_batch_size"] or size)
+                plan = EvaluationPlan(n, dm.hparams["eval_batch_size"] or size)
                 batches = Batches.of(plan(torch.Generator(), world))
             once = len(np.unique(batches.indices))
             facts.append(
