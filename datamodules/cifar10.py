@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torchvision import datasets
 
 from .batches.mixup import Mix
@@ -17,7 +18,6 @@ from .core.datamodule import Split
 from .core.image_datamodule import ImageDataModule
 from .images.dataset import ImageDataset, PixelDataset
 from .images.transforms import eval_preset
-from .readers.file_lock import in_turn
 from .settings.arguments import given_again
 from .splits.split import fingerprint
 
@@ -83,14 +83,16 @@ class CIFAR10DataModule(ImageDataModule):
 
     def prepare_data(self) -> None:
         """Download what is not there yet, and verify it; nothing for prediction by checkpoint."""
-        if self.fitted and self._attached() and self.trainer.state.fn == "predict":  # type: ignore[union-attr]
+        if self.fitted and self._run().function == "predict":
             return
         root = Path(self.hparams["root"]).expanduser()
         with suppress(FileNotFoundError):
             for train in (True, False):
                 self._open(train=train)
             return
-        with in_turn(root / ".download.lock"):  # another process may be fetching the same files
+        root.mkdir(parents=True, exist_ok=True)
+        # another process may be downloading the same files
+        with FileLock(root / ".download.lock"):
             for train in (True, False):
                 self._open(train=train, download=True)
 
@@ -112,7 +114,7 @@ class CIFAR10DataModule(ImageDataModule):
             len(targets["train"]), labels=targets["train"], names=self._names, given=["test"]
         )
         test_rows = np.arange(len(targets["test"]))
-        self._rows = {**cut, "test": self.limit_rows("test", test_rows, targets["test"])}
+        self._rows = {**cut, "test": self._limit_rows("test", test_rows, targets["test"])}
         for split, whole in (("train", "train"), ("val", "train"), ("test", "test")):
             rows = torch.from_numpy(self._rows[split])
             self._pixels[split] = pixels[whole][rows]

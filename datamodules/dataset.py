@@ -9,18 +9,21 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset
 
 from .adapters.dataset import Encode, Parts, WrappedDataset
-from .adapters.dataset_facts import fit_classes, fit_inputs
 from .adapters.find_labels import as_array, column_of, find_classes, find_labels
+from .adapters.fit_dataset import fit_classes, fit_inputs
 from .batches.bad_samples import ReadError, check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
+from .batches.dataset_interface import DatasetInterface
 from .batches.normalize import Normalizer
 from .core.datamodule import DataModule, Split
+from .core.inside import SampleFunctions, collate_of, ram_cache_of
 from .images.decode.decode import decode_image
 from .images.ram_cache import RamCache, check_cache
 from .loading.iterable import StreamBatches
+from .loading.loader import Loader
 from .loading.make_loader import make_stream_loader
 from .seeding.random_state import kept_random_state
 from .seeding.sample_seeds import Indices
@@ -132,7 +135,7 @@ class DatasetDataModule(DataModule):
         self._rows: dict[str, Indices] = {}
         self._found: dict[str, Any] = {}
 
-    noun = "samples"
+    _noun = "samples"
 
     def read(self) -> None:
         """Find the labels and decide the splits."""
@@ -159,7 +162,7 @@ class DatasetDataModule(DataModule):
                 found = self._found[split] = find_labels(data, self.hparams["target_key"])
                 single = found is not None and found.ndim == 1 and self.task == "multiclass"
                 strata = found if single else None
-                self._rows[split] = self.limit_rows(split, np.arange(len(data)), strata)
+                self._rows[split] = self._limit_rows(split, np.arange(len(data)), strata)
 
     def _read_train(self, train: Any) -> None:
         key = self.hparams["target_key"]
@@ -203,7 +206,7 @@ class DatasetDataModule(DataModule):
         skips = self.hparams["on_error"] == "skip"
         try:
             with kept_random_state():
-                return first.blank() if skips else first[0]
+                return first.placeholder() if skips else first[0]
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             if isinstance(error, ReadError):
@@ -239,7 +242,7 @@ class DatasetDataModule(DataModule):
         )
 
     def _cache_of(self, part: str, data: Any) -> tuple[RamCache, str] | None:
-        cache = self._make_ram_cache()
+        cache = ram_cache_of(self)
         if cache is None:
             return None
         cache.add_part(part, len(data))
@@ -252,9 +255,16 @@ class DatasetDataModule(DataModule):
         index = {label: k for k, label in enumerate(known)}
         return np.array([index[label] for label in found[self._rows[split]].tolist()], np.int64)
 
-    def default_collate(self, split: Split) -> Any:
-        """The collate that was asked for."""
+    def _default_collate(self, split: Split) -> Any:
         return given_again(self._collate, "collate")
+
+    def _functions(self) -> SampleFunctions:
+        return SampleFunctions(
+            train_transform=self._train_transform,
+            load=self._load,
+            collate=self._collate,
+            given=(self._train_transform, self._eval_transform),
+        )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what was fitted; see the base."""
@@ -264,7 +274,7 @@ class DatasetDataModule(DataModule):
     @property
     def predict_keys(self) -> list[int]:
         """Position of each predicted sample."""
-        if not hasattr(self.predict_dataset, "__len__"):
+        if not DatasetInterface(self.predict_dataset).is_map_style:
             raise ValueError("a stream has no positions to predict by; pass with_rows or a list")
         return list(range(len(self.predict_dataset)))
 
@@ -307,32 +317,33 @@ class DatasetDataModule(DataModule):
             return None
         return Encode({label: k for k, label in enumerate(self.fitted["known"])})
 
-    def _loader(self, split: Split, *, num_workers: int | None = None) -> DataLoader[Any]:
+    def _loader(self, split: Split, *, num_workers: int | None = None) -> Loader:
         data = self._dataset(split)
         if not isinstance(data, IterableDataset):
             return super()._loader(split, num_workers=num_workers)
         self._check_stream()
         train = split == "train"
         size = self.hparams["batch_size"]
-        if not train and self._attached() and self.trainer.world_size > 1:  # type: ignore[union-attr]
-            ranks = self.trainer.world_size  # type: ignore[union-attr]
-            # the end is not known: steps may be uneven
-            self._guard.watch(self.trainer.lightning_module, ranks, ranks)  # type: ignore[union-attr]
+        run = self._run()
+        if not train and run.trainer is not None and run.trainer.world_size > 1:
+            # the length is not known: steps may be uneven
+            ranks = run.trainer.world_size
+            self._guard.watch(run.trainer.lightning_module, ranks, ranks)
         stream = StreamBatches(
             data,
             batch_size=size if train else self.hparams["eval_batch_size"] or size,
             transform=self._parts(split, with_target=split != "predict"),
-            collate_fn=self.loader_options.get("collate_fn") or self.default_collate(split),
+            collate_fn=collate_of(self, split),
             seed=self.hparams["seed"],
             rest="repeat" if train else "keep",
-            **self._ranks(),
+            **run.ranks,
         )
-        workers = self.hparams["num_workers"] if num_workers is None else num_workers
         return make_stream_loader(
             stream,
-            num_workers=None if workers == "auto" else workers,
+            num_workers=self.hparams["num_workers"] if num_workers is None else num_workers,
             options=self.loader_options,
-            **self._crossing(),
+            normalizer=None if run.moves_to_device else self.normalizer,
+            pin_memory=run.pins_memory,
         )
 
     def _check_stream(self) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from .batches.batch import Batch
 from .core.datamodule import DataModule, Split
-from .feature_packs.feature_pack import read_features
+from .feature_packs.format import read_features
 
 KEPT = ("val_split", "test_split", "split_options", "limit")  # what features decided when made
 
@@ -30,7 +30,7 @@ class FeaturesDataModule(DataModule):
     Args:
         path: Folder that ``scripts/precompute_features.py`` wrote.
         expected: Any of ``data``, ``transform`` and ``weights``: digests that the features must
-            have been made from, as :func:`~datamodules.feature_packs.feature_pack.feature_keys`
+            have been made from, as :func:`~datamodules.feature_packs.writer.feature_keys`
             gives them.
         **options: See :class:`~datamodules.core.datamodule.DataModule`.
 
@@ -84,7 +84,7 @@ class FeaturesDataset(Dataset[Any]):
         targets: N targets.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(self, features: Tensor, targets: Tensor) -> None:
         self.features, self.targets = features, targets

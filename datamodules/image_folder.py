@@ -16,6 +16,7 @@ from .batches.mixup import Mix
 from .batches.normalize import Normalizer
 from .core.datamodule import SPLITS, Split
 from .core.image_datamodule import ImageDataModule
+from .core.inside import ram_cache_of
 from .images.channel_stats import channel_statistics, normalizer_of
 from .images.dataset import ImageDataset
 from .images.label_table import is_multilabel, read_label_table
@@ -27,6 +28,7 @@ from .readers.folders import check_roots, has_folders, split_folders
 from .readers.path_list import PathList
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_disjoint
+from .splits.options import SplitOptions
 from .splits.split import fingerprint
 
 
@@ -213,7 +215,7 @@ class ImageFolderDataModule(ImageDataModule):
             file_column=self.hparams["file_column"],
             label_column=self.hparams["label_column"],
             label_separator=self.hparams["label_separator"],
-            extra=self.split_options.columns,
+            extra=SplitOptions.of(self._split_options).columns,
         )
         self._hold(PathList(table.paths), table.labels, table.classes, given={}, column=table.extra)
 
@@ -241,9 +243,9 @@ class ImageFolderDataModule(ImageDataModule):
             keys=lambda: [relative[row] for row in uncut],
         )
         for split, rows in parts.items():
-            parts[split] = self.limit_rows(split, rows, None if self.multilabel else labels[rows])
+            parts[split] = self._limit_rows(split, rows, None if self.multilabel else labels[rows])
         parts |= {split: uncut[part] for split, part in cut.items() if split not in parts}
-        group = self.split_options.group
+        group = SplitOptions.of(self._split_options).group
         if given and isinstance(group, str):
             of = matched(group, relative)
             check_disjoint({s: of[parts[s]].tolist() for s in SPLITS if s in parts}, repr(group))
@@ -307,7 +309,7 @@ class ImageFolderDataModule(ImageDataModule):
         rows, targets = self._map.encode(
             split, self.classes, unknown=self.hparams["unknown_classes"]
         )
-        cache, images = self._make_ram_cache(), self._images
+        cache, images = ram_cache_of(self), self._images
         sources = images.of(split, rows) if cache is None else images.cached(split, rows, cache)
         return ImageDataset(sources, torch.from_numpy(targets), transform, **options)
 

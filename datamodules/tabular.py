@@ -14,7 +14,7 @@ from .splits.groups import check_disjoint
 from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .tables.dataset import OneHot, RowDataset, RowNames
-from .tables.encode import Encoded, pack
+from .tables.encode import EncodingCounts, pack
 from .tables.features import fit_columns, input_sizes, numeric_names, one_hot_places, styles
 from .tables.table import Table, listed, read_table
 from .tables.table_splits import Part, column_values, split_by_column
@@ -119,7 +119,7 @@ class TabularDataModule(DataModule):
             self._split_options = {**(self._split_options or {}), "group": group_column}
             SplitOptions.of(self._split_options)
         split_column = self._own["split_column"]
-        if split_column is not None and self.split_options.folds is not None:
+        if split_column is not None and SplitOptions.of(self._split_options).folds is not None:
             raise ValueError("split_column parts the rows, and so do folds; keep one")
         shares = options.get("val_split") or options.get("test_split")
         if split_column is not None and (val_path or test_path or shares):
@@ -135,7 +135,7 @@ class TabularDataModule(DataModule):
         self._read_notes: list[str] = []
         self._targets: Targets | None = None
         self._predict: Table | None = None
-        self._counts: dict[str, Encoded] = {}
+        self._counts: dict[str, EncodingCounts] = {}
 
     # --- what the base asks for --------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class TabularDataModule(DataModule):
         return {} if self._dataset(split) is None else dict(self._counts[split].filled)
 
     def __str__(self) -> str:
-        counts = [said for split, found in self._counts.items() for said in found.said(split)]
+        counts = [said for split, found in self._counts.items() for said in found.notes(split)]
         notes = [*self._read_notes, *self.fitted.get("notes", ())]
         return "\n  ".join([super().__str__(), *notes, *counts])
 
@@ -330,7 +330,7 @@ class TabularDataModule(DataModule):
     def _limit(self, split: str) -> None:
         part = self._parts[split]
         if len(part.rows) and self.hparams["limit"] is not None:
-            rows = self.limit_rows(split, part.rows, self._strata(part)[0])
+            rows = self._limit_rows(split, part.rows, self._strata(part)[0])
             self._parts[split] = Part(part.table, rows)
 
     def _target_map(self) -> Targets:

@@ -19,12 +19,13 @@ from .seeding.sample_seeds import Indices
 from .settings.arguments import check_name
 from .settings.class_map import ClassMap, given_classes
 from .splits.groups import check_disjoint
+from .splits.options import SplitOptions
 from .splits.split import fingerprint
 from .texts.dataset import PaddingSide, TextDataset
 from .texts.files import BadText
 from .texts.reader import TextTable, read_texts, sort_names
 from .texts.tokenizer import (
-    Encoded,
+    EncodedTexts,
     check_vocab_size,
     encode,
     load_tokenizer,
@@ -125,15 +126,15 @@ class TextDataModule(DataModule):
         self._given = given_classes(classes, None)
         self._tables: dict[str, TextTable] = {}
         self._rows: dict[str, tuple[str, Indices]] = {}
-        self._encoded: dict[str, Encoded] = {}
+        self._encoded: dict[str, EncodedTexts] = {}
         self._bad: dict[str, dict[str, BadText]] = {}
 
     def prepare_data(self) -> None:
         """Tokenise once on each machine, before its other processes ask: they find the cache."""
-        if not self._attached():
-            return  # a single process reads and tokenises when it is asked
-        assert self.trainer is not None
-        predicts = self.trainer.state.fn == "predict"
+        function = self._run().function
+        if function is None:
+            return  # a single process reads and tokenizes when the data are first used
+        predicts = function == "predict"
         splits: tuple[Split, ...] = ("predict",) if predicts else ("train", "val", "test")
         for split in splits:
             self._dataset(split)
@@ -161,12 +162,12 @@ class TextDataModule(DataModule):
                 column=tables["train"].extra.__getitem__,
                 keys=lambda: tables["train"].keys,
             )
-            group = self.split_options.group
+            group = SplitOptions.of(self._split_options).group
             if given and isinstance(group, str):
                 check_disjoint({part: t.extra[group].tolist() for part, t in tables.items()}, group)
             rows |= {split: ("train", part) for split, part in cut.items() if split not in given}
             for split in given:
-                rows[split] = (split, self.limit_rows(split, rows[split][1], labels[split]))
+                rows[split] = (split, self._limit_rows(split, rows[split][1], labels[split]))
         self._tables |= tables
         self._rows = rows
         self._map = ClassMap(names, {s: labels[part][chosen] for s, (part, chosen) in rows.items()})
@@ -185,7 +186,7 @@ class TextDataModule(DataModule):
         options = {name: self.hparams[name] for name in names}
         if labelled:
             options["label_pattern"] = self.hparams["label_pattern"]
-            options["extra"] = self.split_options.columns
+            options["extra"] = SplitOptions.of(self._split_options).columns
         bad = self._bad[part] = {}
         if self.hparams["on_error"] == "skip":
             options["bad"] = bad
@@ -225,8 +226,8 @@ class TextDataModule(DataModule):
         """Path and reason of each file of a folder that was left out."""
         return {path: said.reason for bad in self._bad.values() for path, said in bad.items()}
 
-    def skipped_files(self, split: Split) -> None:
-        """Nothing is left to be skipped when batches are made."""
+    def _skipped_files(self, split: Split) -> None:
+        """Return None: files that cannot be read are left out when the texts are read."""
 
     def fit(self) -> dict[str, Any]:
         """Classes and tokenizer of the train texts."""
@@ -279,7 +280,7 @@ class TextDataModule(DataModule):
             widths=None if buckets is None else buckets.bounds(tokens.lengths()[rows]),
         )
 
-    def _tokens(self, part: str) -> Encoded:
+    def _tokens(self, part: str) -> EncodedTexts:
         if part not in self._encoded:
             table, longest = self._tables[part], self._known("max_length")
             encoded = encode(
@@ -302,9 +303,7 @@ class TextDataModule(DataModule):
         """Read the texts to be predicted."""
         path = self.hparams["predict_path"]
         if path is None:
-            raise ValueError(
-                f"{type(self).__name__} has no predict samples; {self._remedy('predict')}"
-            )
+            raise ValueError(f"{type(self).__name__} has no predict samples; pass predict_path=")
         self._tables["predict"] = self._read(path, "predict", labelled=False)
 
     @property

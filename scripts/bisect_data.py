@@ -10,7 +10,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 
 import lightning as L
 
-from command_line import add_objects, instantiate, new_parser, parse, spell_out
+from command_line import add_objects, instantiate, new_parser, parse
 from datamodules import DataModule
 from datamodules.insight.bisect import STALL_SECONDS, Bisection, bisect
 from failures import Ranks, exit_code
@@ -44,8 +44,7 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     )
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
-    defaults = {"data": "datamodules.samples.digits", "model": "models.Classifier"}
-    config = parse(parser, spell_out(arguments, defaults))
+    config = parse(parser, arguments)
     if config.limit < 1:
         raise UsageError(f"--limit must be at least 1, got {config.limit}")
     L.seed_everything(0, verbose=False)

@@ -11,7 +11,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 
 import torch
 
-from command_line import add_objects, instantiate, new_parser, parse, spell_out
+from command_line import add_objects, instantiate, new_parser, parse
 from datamodules.images.channel_stats import MOST, channel_statistics
 from datamodules.insight.safe_mode import without_augmentation
 from failures import Ranks, exit_code
@@ -40,8 +40,7 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     )
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
-    defaults = {"data": "datamodules.samples.digits", "model": "models.Classifier"}
-    config = parse(parser, spell_out(arguments, defaults))
+    config = parse(parser, arguments)
     dm: Any = instantiate(parser, config).data
     if not hasattr(dm, "train_dataset"):
         raise UsageError("channel_statistics.py needs a datamodule with train_dataset")

@@ -1,4 +1,4 @@
-"""Small whole files of each format that is read, and what reads them: what ``fuzz.py`` damages."""
+"""Small valid files of each format, and their readers, for ``fuzz.py`` to damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 IMAGES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO")
@@ -26,13 +25,13 @@ Files = Mapping[str, bytes]
 
 
 class Target(NamedTuple):
-    """What one kind of file is, and what reads it.
+    """One kind of input and its reader.
 
     Attributes:
-        variants: Whole inputs, each one file or the files of one folder, by relative name.
-        read: Reads the input in a folder, every part of it.
-        is_named: Whether an error says which input it is about.
-        seal: Writes digests anew after damage, so that what lies behind them is reached.
+        variants: Valid inputs: the files of a folder, by relative name.
+        read: Reads every part of the input in a folder.
+        is_named: Whether an error names the input.
+        seal: Updates digests after damage, so that the code behind the check is reached.
     """
 
     variants: Sequence[Files]
@@ -41,16 +40,11 @@ class Target(NamedTuple):
     seal: Callable[[Path], None] | None = None
 
 
-def target_of(name: str, folder: Path) -> Target:
-    """A target by name; ``folder`` takes what its inputs point to."""
-    return TARGETS[name](folder)
-
-
 def _decode(folder: Path) -> Target:
     from datamodules.images.decode.decode import decode_image
 
     variants = [{"input.img": _image(kind)} for kind in IMAGES]
-    return Target(variants, _read_file(partial(decode_image, max_pixels=1 << 20)), _says("input"))
+    return Target(variants, _read_file(partial(decode_image, max_pixels=1 << 20)), _names("input"))
 
 
 def _table(folder: Path) -> Target:
@@ -58,7 +52,7 @@ def _table(folder: Path) -> Target:
 
     kinds = [CSV, CSV.replace(b",", b";"), CSV.decode().encode("utf-16"), b"\xef\xbb\xbf" + CSV]
     variants = [{"input.csv": content} for content in [*kinds, _packed(CSV)]]
-    return Target(variants, _read_file(read_table), _says("input"))
+    return Target(variants, _read_file(read_table), _names("input"))
 
 
 def _text(folder: Path) -> Target:
@@ -73,7 +67,7 @@ def _text(folder: Path) -> Target:
         {"input.json": rows},
         {"input.csv.gz": _packed(TEXTS)},
     ]
-    return Target(variants, _read_file(read_texts), _says("input"))
+    return Target(variants, _read_file(read_texts), _names("input"))
 
 
 def _labels(folder: Path) -> Target:
@@ -93,7 +87,7 @@ def _labels(folder: Path) -> Target:
         {"input.tsv": LABELS.replace(b",", b"\t")},
         {"input.csv.gz": _packed(flags)},
     ]
-    return Target(variants, _read_file(read), _says("input"))
+    return Target(variants, _read_file(read), _names("input"))
 
 
 def _parquet(folder: Path) -> Target:
@@ -116,7 +110,7 @@ def _parquet(folder: Path) -> Target:
         stream = io.BytesIO()
         frame.write_parquet(stream, compression=compression)
         variants.append({"input.parquet": stream.getvalue()})
-    return Target(variants, _read_file(read), _says("input"))
+    return Target(variants, _read_file(read), _names("input"))
 
 
 def _jpeg(folder: Path) -> Target:
@@ -193,49 +187,44 @@ def _pack(folder: Path) -> Target:
             pack.decode_box(row, 0, 0, 1, 1)
 
     def seal(path: Path) -> None:
-        said = {**manifest, "index": packs.index_digest(path)}
-        said["shards"] = [(path / packs.shard_name(0)).stat().st_size]
-        (path / packs.MANIFEST).write_text(json.dumps(said), encoding="utf-8")
+        sealed = {**manifest, "index": packs.index_digest(path)}
+        sealed["shards"] = [(path / packs.shard_name(0)).stat().st_size]
+        (path / packs.MANIFEST).write_text(json.dumps(sealed), encoding="utf-8")
 
-    # a message without the pack's name is given the image's by the dataset that asked
-    return Target([variant], read, _says("input", "the pack is damaged"), seal)
+    # the dataset adds the name of the image to an error without the pack's name
+    return Target([variant], read, _names("input", "the pack is damaged"), seal)
 
 
 def _features(folder: Path) -> Target:
-    from datamodules.feature_packs import feature_pack as feature_packs
+    import torch
+
+    from datamodules import DatasetDataModule
+    from datamodules.feature_packs import format as feature_packs
+    from datamodules.feature_packs.writer import write_features
     from datamodules.splits.split import fingerprint
 
-    variant: dict[str, bytes] = {}
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "features": np.ones((3, 2), np.float32),
-        "targets": np.arange(3),
-    }
-    for name, array in arrays.items():
-        stream = io.BytesIO()
-        np.save(stream, array, allow_pickle=False)
-        variant[f"train-{name}.npy"] = stream.getvalue()
-    manifest: dict[str, Any] = {
-        "format": feature_packs.FORMAT,
-        "version": feature_packs.VERSION,
-        "keys": {"data": "a", "transform": "b", "weights": "c"},
-        "parts": {"train": {name: fingerprint(a.tobytes()) for name, a in arrays.items()}},
-    }
-    variant[feature_packs.MANIFEST] = json.dumps(manifest).encode()
+    written = folder / "features"
+    samples = [(torch.ones(2), label) for label in range(3)]
+    data = DatasetDataModule(train=samples, val_split=0, test_split=0, num_workers=0)
+    write_features(data, torch.nn.Identity(), written)
+    variant = {path.name: path.read_bytes() for path in written.iterdir()}
+    manifest = json.loads(variant[feature_packs.MANIFEST])
 
     def seal(path: Path) -> None:
         digests = {}
-        for name in arrays:
+        for name in manifest["parts"]["train"]:
             try:
                 array = np.load(path / f"train-{name}.npy", mmap_mode="r", allow_pickle=False)
-            except Exception:  # what cannot be read cannot be sealed
+            except Exception:  # too damaged for a digest
                 return
             digests[name] = fingerprint(array.tobytes())
-        said = json.dumps({**manifest, "parts": {"train": digests}})
-        (path / feature_packs.MANIFEST).write_text(said, encoding="utf-8")
+        text = json.dumps({**manifest, "parts": {"train": digests}})
+        (path / feature_packs.MANIFEST).write_text(text, encoding="utf-8")
 
-    return Target([variant], feature_packs.read_features, _says("input"), seal)
+    return Target([variant], feature_packs.read_features, _names("input"), seal)
 
 
+# each takes an empty folder, for files that its inputs refer to
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "decode": _decode,
     "jpeg": _jpeg,
@@ -249,11 +238,11 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
 
 
 def _read_file(read: Callable[[Path], object]) -> Callable[[Path], object]:
-    """Read the one file of a folder."""
+    """Return a reader of the only file of a folder."""
     return lambda folder: read(next(folder.iterdir()))
 
 
-def _says(*texts: str) -> Callable[[Exception], bool]:
+def _names(*texts: str) -> Callable[[Exception], bool]:
     return lambda error: any(text in str(error) for text in texts)
 
 
@@ -269,7 +258,7 @@ def _image(kind: str, mode: str = "RGB", **options: Any) -> bytes:
 
 
 def _stored_slices(mode: str = "RGB") -> bytes:
-    """A JPEG with a restart marker after each row of units, as a pack stores it."""
+    """Make a JPEG with a restart marker after each row of blocks, as stored in a pack."""
     from datamodules.images.packs.jpeg_slices import Sliced, read_frame, to_bytes
 
     content = _image("JPEG", mode, restart_marker_rows=1, subsampling=0)

@@ -1,4 +1,4 @@
-"""How the scripts end: exit codes, one line for a user's mistake, and no process left behind."""
+"""Turn errors of the scripts into exit codes and one-line messages, and end all processes."""
 
 from __future__ import annotations
 
@@ -23,38 +23,41 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from names import UsageError
 
-INTERRUPTED = 130  # as shells count Ctrl-C: 128 and the number of the signal
+INTERRUPTED = 130  # as in shells: 128 plus the number of the signal
 EXPECTED = (ValueError, OSError, RuntimeError, ImportError, MisconfigurationException)
-FIRST_ERROR = "DATAMODULES_FIRST_ERROR"  # a file that the first process to fail makes
+FIRST_ERROR = "DATAMODULES_FIRST_ERROR"  # path of a file: the first process to fail creates it
 
-# Sent by the libraries below, about nothing that a user of the scripts could change.
+# Warnings of the libraries that a user of the scripts cannot act on.
 FOREIGN_WARNINGS = (
     # Lightning 2.6 asks torch 2.9's tree specs in the old way (pytorch-lightning#21376)
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
-    # figures are logged once an epoch, whatever the interval
+    # metrics are logged once per epoch
     r"The number of training batches \(\d+\) is smaller than the logging interval",
-    # the loader's worker count is chosen, see datamodules.loading.make_loader
+    # datamodules.loading.make_loader chooses the number of workers
     r"The '\w+' does not have many workers",
     # resuming in the middle of an epoch is exact here
     r"You're resuming from a checkpoint that ended before the epoch ended",
-    # the script's own callbacks differ between fit and a resumed fit with other options
+    # a resumed fit with other options has other callbacks
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
-    # one test after a fit on several processes: evaluation here counts each row once
+    # evaluation here counts each row once
     r"Using `DistributedSampler` with the dataloaders",
-    # a datamodule's accelerator is not always wanted
+    # --accelerator cpu is a choice
     r"(GPU|MPS|TPU) available but not used",
 )
 
 
 def exit_code(body: Callable[[list[str], Ranks], None], arguments: Sequence[str]) -> int:
-    """Run a script: 0 for success, 1 for data or a failed run, 2 for usage, 130 for Ctrl-C.
+    """Run a script and return its exit code.
 
     Args:
-        body: Gets the arguments and the watch over the processes.
-        arguments: Without the program's name; ``--traceback`` among them shows everything.
+        body: Takes the arguments and a :class:`Ranks`.
+        arguments: Without the program's name; with ``--traceback`` tracebacks are printed.
+
+    Returns:
+        0 for success, 1 for wrong data or a failed run, 2 for wrong usage, 130 for Ctrl-C.
     """
     ranks = Ranks()
-    be_quiet(ranks.is_first)
+    shorten_warnings(ranks.is_first)
     try:
         body(list(arguments), ranks)
         code = 0
@@ -64,12 +67,12 @@ def exit_code(body: Callable[[list[str], Ranks], None], arguments: Sequence[str]
         code = INTERRUPTED
     except Exception as error:
         usage = isinstance(error, UsageError)
-        lost = ranks.lost() if isinstance(error, RuntimeError) else ""
-        if ranks.may_speak():
+        lost = ranks.failed_process() if isinstance(error, RuntimeError) else ""
+        if ranks.claim_error():
             if "--traceback" in arguments or not isinstance(error, (UsageError, *EXPECTED)):
                 traceback.print_exc()
             else:
-                print(f"error: {lost or in_one_line(error)}", file=sys.stderr)
+                print(f"error: {lost or one_line(error)}", file=sys.stderr)
         code = 2 if usage else 1
     ranks.end(failed=code != 0)
     if code and not ranks.is_first:
@@ -79,51 +82,51 @@ def exit_code(body: Callable[[list[str], Ranks], None], arguments: Sequence[str]
     return code
 
 
-def in_one_line(error: BaseException) -> str:
-    """An error's text and its cause's; of an error in a worker only the error itself.
+def one_line(error: BaseException) -> str:
+    """Return the message of an error and of its cause, without a worker's traceback.
 
     Example:
-        >>> in_one_line(ValueError("lower one of them"))
+        >>> one_line(ValueError("lower one of them"))
         'lower one of them'
     """
     text = str(error) or type(error).__name__
     if "Traceback (most recent call last)" in text:
-        # from a worker or a spawned process: the text is a whole traceback, the last error counts
+        # from a worker or a spawned process: keep the last error of the traceback
         *_, text = re.split(r"\n[\w.]*(?:Error|Exception|Interrupt): ", text)
     text = re.sub(r"\s*\n\s*", " ", text.strip())
     if "DataLoader worker" in text and "--data.num_workers" not in text:
-        text += " The real error shows with --data.num_workers 0."
+        text += " Run with --data.num_workers 0 to see the original error."
         if "us error" in text and (shared := Path("/dev/shm")).is_dir():
             free = shutil.disk_usage(shared).free >> 20
-            text += f" A bus error means that shared memory was full: /dev/shm has {free} MiB free."
+            text += f" A bus error means that shared memory is full: /dev/shm has {free} MiB free."
     cause = error.__cause__
     if cause is not None and str(cause) and not isinstance(error, UsageError):
-        said = in_one_line(cause)
-        if said not in text:
-            text += f"\n  caused by {type(cause).__name__}: {said}"
+        cause_text = one_line(cause)
+        if cause_text not in text:
+            text += f"\n  caused by {type(cause).__name__}: {cause_text}"
     return text
 
 
-def be_quiet(speaks: bool) -> None:
-    """Warnings and notes in one line, from the first process alone; Lightning's own talk not."""
+def shorten_warnings(is_first: bool) -> None:
+    """Print warnings and notes in one line, on the first process only; silence Lightning's info."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in FOREIGN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if speaks:
+        if is_first:
             print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
     warnings.showwarning = show
     notes = logging.getLogger("datamodules")
-    if speaks and not notes.handlers:
+    if is_first and not notes.handlers:
         notes.addHandler(Notes())
         notes.setLevel(logging.INFO)
 
 
 class Notes(logging.Handler):
-    """Shows what the datamodules have to say about the data they found."""
+    """Prints the log messages of the datamodules."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
@@ -133,9 +136,9 @@ class Notes(logging.Handler):
 class Ranks:
     """The processes of one run, which end together.
 
-    Lightning starts the others by running the script again. If one of them fails, it ends the
-    first by SIGKILL within 5 seconds; if the first fails, the others may wait for it for half an
-    hour. Here the first that fails says why, and all end with its exit code.
+    Lightning starts the others by running the script again. If one of them fails, Lightning kills
+    the first within 5 seconds; if the first fails, the others may wait for half an hour. Here the
+    first process that fails prints its error, and all end with its exit code.
     """
 
     def __init__(self) -> None:
@@ -148,13 +151,13 @@ class Ranks:
         self._ending = False
 
     def watch(self, trainer: L.Trainer) -> None:
-        """End this process where one that it launches fails."""
+        """End this process if one that it launched fails."""
         self._trainer = trainer
         if self.is_first and trainer.world_size > 1:
-            threading.Thread(target=self._look, daemon=True).start()
+            threading.Thread(target=self._watch_launched, daemon=True).start()
 
-    def may_speak(self) -> bool:
-        """Whether this is the first process to fail; the others' errors are its consequence."""
+    def claim_error(self) -> bool:
+        """Whether this process failed first; errors of the others are consequences."""
         marker = os.environ.get(FIRST_ERROR)
         if marker is None:
             return True
@@ -166,14 +169,14 @@ class Ranks:
             return True
         return True
 
-    def lost(self) -> str:
-        """Which launched process ended badly, where one did; the rest is a broken connection."""
+    def failed_process(self) -> str:
+        """Return which launched process failed and how, or ``""``."""
         for _ in range(5):
             for rank, process in enumerate(self._launched(), 1):
                 if code := process.poll():
-                    how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+                    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
                     return f"process {rank} {how}" + (
-                        ", which the kernel sends when memory runs out" if code == -9 else ""
+                        ", which the kernel sends if memory runs out" if code == -9 else ""
                     )
             if not self._launched():
                 break
@@ -181,7 +184,7 @@ class Ranks:
         return ""
 
     def end(self, *, failed: bool) -> None:
-        """Wait for the launched processes, or end them where the run failed."""
+        """Wait for the launched processes, or kill them if the run failed."""
         self._ending = True
         for process in self._launched():
             if failed:
@@ -200,17 +203,17 @@ class Ranks:
         found = getattr(launcher, "procs", [])
         return [process for process in found if isinstance(process, subprocess.Popen)]
 
-    def _look(self) -> None:
+    def _watch_launched(self) -> None:
         while not self._ending:
             time.sleep(0.2)
             codes = {process.poll() for process in self._launched()}
             if not codes - {None, 0, INTERRUPTED}:
                 continue
-            time.sleep(1)  # the first process may have noticed, and be about to end by itself
+            time.sleep(1)  # the first process may have noticed, and end by itself
             if self._ending:
                 return
-            if self.may_speak():
-                print(f"error: {self.lost()}", file=sys.stderr)
+            if self.claim_error():
+                print(f"error: {self.failed_process()}", file=sys.stderr)
             self.end(failed=True)
             sys.stderr.flush()
             os._exit(1)

@@ -1,4 +1,4 @@
-"""Train a model, keep the best checkpoint, test it, and show what came out.
+"""Train a model, keep the best checkpoint, test it, and print the results.
 
 With no argument: scikit-learn's handwritten digits, a minute on 2 cores.
 """
@@ -19,23 +19,20 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import lightning as L
-import numpy as np
 from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerStatus
-from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from command_line import (
-    DEFAULTS,
     add_objects,
+    add_options,
     add_trainer,
     as_list,
     instantiate,
     make_trainer,
     new_parser,
     parse,
-    spell_out,
     trainer_flags,
 )
 from cross_validation import (
@@ -47,11 +44,11 @@ from cross_validation import (
     join_folds,
     print_folds,
 )
-from datamodules import DataModule
+from datamodules.core.inside import add_split_options
 from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError
-from results import draw_confusion, print_metrics
+from results import show_results, shown_path
 from run_folder import (
     BestCheckpoint,
     EpochLines,
@@ -62,7 +59,6 @@ from run_folder import (
     read_checkpoint,
     short_name,
 )
-from run_report import AnswersHeard, write_page
 from safe_mode import safe_flags, set_safe
 
 EPILOG = """
@@ -74,56 +70,49 @@ examples:
   python scripts/fit.py --data datamodules.samples.wine --folds 5 --repeats 2
   python scripts/fit.py --config runs/digits-1/config.yaml \\
       --ckpt_path runs/digits-1/checkpoints/last.ckpt --max_epochs 30
+  python scripts/fit.py --data ImageFolderDataModule --help    (its arguments)
 
-The run's folder gets config.yaml, metrics.csv, checkpoints/best.ckpt and last.ckpt,
-confusion_matrix.png and report.html. The checkpoints name the model's and the datamodule's
-class, so that scripts/predict.py needs nothing else. Exit codes: 0, 1 for data or a failed run,
-2 for usage, 130 for Ctrl-C.
+Each run writes a folder: config.yaml, metrics.csv, data.json, checkpoints/best.ckpt and last.ckpt,
+confusion_matrix.png, report.html. scripts/predict.py needs only a checkpoint. Exit codes:
+0 success, 1 wrong data or a failed run, 2 wrong usage, 130 Ctrl-C.
 """
 
 
+OPTIONS = {  # type, default, help
+    "seed": (int, 0, "random seed of weights, order and augmentation"),
+    "ckpt_path": (str | None, None, "resume from this checkpoint"),
+    "monitor": (
+        str | None,
+        None,
+        "metric that selects the best checkpoint; null: val_accuracy, val_r2, val_rmse or "
+        "val_loss, the first that the model logs",
+    ),
+    "patience": (int | None, None, "stop after this many validations without improvement"),
+    "folds": (
+        int | None,
+        None,
+        "k-fold cross-validation: one fit per fold, then mean and standard deviation",
+    ),
+    "repeats": (int, 1, "repeat cross-validation with other folds"),
+    "runs_dir": (str, "runs", "folder of the run folders"),
+    "safe": (
+        None,
+        False,
+        "train on 100 samples with the most conservative data settings; tells whether the data or "
+        "the settings are at fault",
+    ),
+    "report": (
+        bool,
+        True,
+        "write report.html: metrics, confused classes, and the samples with the highest loss",
+    ),
+}
+
+
 def build_parser() -> ArgumentParser:
-    """Every option of a training run."""
+    """Make the parser with every option of a training run."""
     parser = new_parser(__doc__ or "", EPILOG)
-    run = parser.add_argument_group("Run")
-    run.add_argument("--seed", type=int, default=0, help="of weights, order and augmentation")
-    run.add_argument(
-        "--ckpt_path", type=str | None, default=None, help="resume from this checkpoint"
-    )
-    run.add_argument(
-        "--monitor",
-        type=str | None,
-        default=None,
-        help="metric that decides which checkpoint is best; null: val_accuracy, val_r2, val_rmse "
-        "or val_loss, the first that the model logs",
-    )
-    run.add_argument(
-        "--patience",
-        type=int | None,
-        default=None,
-        help="stop after so many validations without a better value",
-    )
-    run.add_argument(
-        "--folds",
-        type=int | None,
-        default=None,
-        help="fit once for each of so many folds and show mean and spread",
-    )
-    run.add_argument("--repeats", type=int, default=1, help="deal the folds anew so many times")
-    run.add_argument("--runs_dir", type=str, default="runs", help="folder of the runs' folders")
-    run.add_argument(
-        "--safe",
-        action="store_true",
-        help="100 samples with the most conservative data settings, to tell faults of the data "
-        "from faults of the settings",
-    )
-    run.add_argument(
-        "--report",
-        type=bool,
-        default=True,
-        help="write report.html: metrics, confused classes, and the samples with the highest loss",
-    )
-    run.add_argument("--traceback", action="store_true", help="show errors in full")
+    add_options(parser, "Run", OPTIONS)
     add_objects(parser)
     add_trainer(parser, max_epochs=15, enable_model_summary=False)
     return parser
@@ -135,53 +124,55 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def fit(arguments: list[str], ranks: Ranks) -> None:
-    """Train, test and show."""
-    began = time.perf_counter()
+    """Train, test and print the results."""
+    start = time.perf_counter()
     parser = build_parser()
-    config = parse(parser, spell_out(arguments, DEFAULTS))
+    config = parse(parser, arguments)
     check(config)
-    objects = made(parser, config, speaks=ranks.is_first)
-    data, model = objects.data, objects.model
+    objects = make_objects(parser, config, verbose=ranks.is_first)
     if config.folds is not None:
-        check_source(data)
-    # the other processes learn the folder from the first, by the checkpoint callbacks
+        check_source(objects.data)
+    # the checkpoint callbacks send the folder from the first process to the others
     name = short_name(config.data.class_path)
     folder = claim_folder(Path(config.runs_dir), name) if ranks.is_first else Path(name)
     settings = parser.dump(config, skip_unset=False)
     if config.folds is not None:
         fit_folds(parser, config, objects, folder, settings, ranks)
-        if ranks.is_first:
-            print(f"{'time':<18}{time.perf_counter() - began:.0f} s")
-        return
+    else:
+        fit_once(config, objects, folder, settings, ranks)
+    if ranks.is_first:
+        print(f"{'time':<18}{time.perf_counter() - start:.0f} s", flush=True)
+
+
+def fit_once(config: Namespace, objects: Any, folder: Path, settings: str, ranks: Ranks) -> None:
+    """Train and test one model."""
     record = Record(folder, settings)
     try:
         best = BestCheckpoint(folder / "checkpoints", config.monitor)
         last = LastCheckpoint(folder / "checkpoints")
-        trainer = make_trainer(
-            flags_of(objects, config, [record, DataRecord(folder), best, last], folder)
-        )
+        callbacks = [record, DataRecord(folder), best, last]
+        trainer = make_trainer(trainer_arguments(objects, config, callbacks, folder))
         ranks.watch(trainer)
         try:
-            trainer.fit(model, datamodule=data, ckpt_path=config.ckpt_path)
+            trainer.fit(objects.model, datamodule=objects.data, ckpt_path=config.ckpt_path)
             if config.ckpt_path is not None:
-                record.check_began(is_first=ranks.is_first)
-            show(trainer, model, data, folder, best, last, report=config.report)
+                record.check_started(is_first=ranks.is_first)
+            show_results(trainer, objects, folder, best, last, report=config.report)
         except (KeyboardInterrupt, SystemExit) as stop:
             if trainer.state.status == TrainerStatus.INTERRUPTED:
-                raise KeyboardInterrupt(how_to_go_on(folder, last)) from stop
+                raise KeyboardInterrupt(how_to_resume(folder, last)) from stop
             raise
-        say(trainer, f"{'time':<18}{time.perf_counter() - began:.0f} s")
     finally:
         if ranks.is_first:
             record.discard()
 
 
-def made(parser: ArgumentParser, config: Namespace, *, speaks: bool) -> Any:
-    """The seeded objects of a command line, with safe settings where asked for."""
+def make_objects(parser: ArgumentParser, config: Namespace, *, verbose: bool) -> Any:
+    """Seed everything and make the objects of a command line, with safe settings on request."""
     L.seed_everything(config.seed, workers=True, verbose=False)
     objects = instantiate(parser, config)
     if config.safe:
-        set_safe(objects.data, speaks=speaks)
+        set_safe(objects.data, verbose=verbose)
     return objects
 
 
@@ -193,47 +184,45 @@ def fit_folds(
     settings: str,
     ranks: Ranks,
 ) -> None:
-    """A fit a fold from the same start, each judged on the rows it never saw.
+    """Fit one model per fold, from the same seed, and evaluate each on its held-out fold.
 
-    The first takes ``objects``, the others make their own. The weights after the last epoch are
-    judged: choosing a checkpoint by the rows that judge it would flatter it.
+    The first fit uses ``objects``, the others make their own. The weights after the last epoch are
+    evaluated: a checkpoint selected on the held-out fold would be too optimistic there.
     """
     metrics: dict[str, dict[str, float]] = {}
     for name, options in fold_places(config.folds, config.repeats):
         if metrics:
-            objects = made(parser, config, speaks=False)
+            objects = make_objects(parser, config, verbose=False)
         data, model = objects.data, objects.model
-        data.part_as(options)
+        add_split_options(data, options)
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         record = Record(place, settings)
         held_out = HeldOut(place / OUT_OF_FOLD)
         try:
-            last = LastCheckpoint(place / "checkpoints")
-            trainer = make_trainer(
-                flags_of(objects, config, [record, DataRecord(place), last], place)
-            )
+            callbacks = [record, DataRecord(place), LastCheckpoint(place / "checkpoints")]
+            trainer = make_trainer(trainer_arguments(objects, config, callbacks, place))
             ranks.watch(trainer)
             trainer.fit(model, datamodule=data)
             trainer.callbacks.append(held_out)  # type: ignore[attr-defined]
-            found = trainer.validate(model, datamodule=data, verbose=False)
-            metrics[name] = {key: value for result in found for key, value in result.items()}
+            results = trainer.validate(model, datamodule=data, verbose=False)
+            metrics[name] = {key: value for result in results for key, value in result.items()}
         finally:
             if ranks.is_first:
                 record.discard()
     if ranks.is_first:
         (folder / "config.yaml").write_text(settings, encoding="utf-8")
         print_folds(metrics)
-        print(f"{'out of fold':<18}{shown(join_folds(folder, list(metrics)))}")
+        print(f"{'out of fold':<18}{shown_path(join_folds(folder, list(metrics)))}")
 
 
 def check(config: Namespace) -> None:
-    """Refuse values that cannot be, before any work.
+    """Check option values before any work.
 
     Raises:
         UsageError: If a number is out of its range.
-        FileNotFoundError: If there is no checkpoint of that name.
-        ValueError: If it is none.
+        FileNotFoundError: If the checkpoint does not exist.
+        ValueError: If the file is not a checkpoint.
     """
     if not 0 <= config.seed < 2**32:
         raise UsageError(f"--seed must be 0 to {2**32 - 1}, got {config.seed}")
@@ -241,15 +230,15 @@ def check(config: Namespace) -> None:
         raise UsageError(f"--patience must be at least 1, got {config.patience}")
     check_folds(config.folds, config.repeats)
     if config.folds is not None and config.ckpt_path is not None:
-        raise UsageError("--folds begins each fit anew; leave --ckpt_path out")
+        raise UsageError("--folds starts each fit from new weights; remove --ckpt_path")
     if config.ckpt_path is not None:
         read_checkpoint(config.ckpt_path)
 
 
-def flags_of(
+def trainer_arguments(
     objects: Any, config: Namespace, callbacks: list[L.Callback], folder: Path
 ) -> dict[str, Any]:
-    """The Trainer's arguments, with this script's callbacks and loggers among the user's."""
+    """Return the Trainer's arguments, with this script's callbacks and loggers added."""
     bar = objects.enable_progress_bar
     if bar is None:
         bar = sys.stdout.isatty() and not objects.barebones
@@ -275,7 +264,7 @@ def flags_of(
 
 
 def loggers_in(folder: Path) -> list[Logger]:
-    """CSV always, TensorBoard where it is installed; both in the run's folder itself."""
+    """Make a CSV logger, and a TensorBoard logger if that is installed."""
     place: dict[str, Any] = {"save_dir": folder.parent, "name": folder.name, "version": ""}
     loggers: list[Logger] = [CSVLogger(**place)]
     if find_spec("tensorboard") is not None:
@@ -283,94 +272,15 @@ def loggers_in(folder: Path) -> list[Logger]:
     return loggers
 
 
-def how_to_go_on(folder: Path, last: LastCheckpoint) -> str:
-    """What an interrupted run leaves, and the command that goes on from there."""
+def how_to_resume(folder: Path, last: LastCheckpoint) -> str:
+    """Return the command that resumes an interrupted run."""
     if not last.best_model_path:
-        return "no epoch had ended, so there is no checkpoint to go on from"
-    path = shown(last.best_model_path)
+        return "no epoch was completed, so there is no checkpoint to resume from"
+    path = shown_path(last.best_model_path)
     return (
-        f"the last checkpoint is {path}; go on with: python {sys.argv[0]} --config "
-        f"{shown(folder / 'config.yaml')} --ckpt_path {path}"
+        f"the last checkpoint is {path}; resume with: python {sys.argv[0]} --config "
+        f"{shown_path(folder / 'config.yaml')} --ckpt_path {path}"
     )
-
-
-def show(
-    trainer: L.Trainer,
-    model: L.LightningModule,
-    data: Any,
-    folder: Path,
-    best: BestCheckpoint,
-    last: LastCheckpoint,
-    *,
-    report: bool,
-) -> None:
-    """Evaluate the checkpoint that is kept and show what came of the run."""
-    patience = trainer.early_stopping_callback
-    if patience is not None and patience.stopped_epoch:
-        say(trainer, f"stopped early: {patience.stopping_reason_message}")
-    path = best.best_model_path or last.best_model_path
-    kept = "last checkpoint, as no validation chose a best one" if path else "no checkpoint"
-    if best.best_model_path:
-        kept = "best checkpoint"
-        if best.best_model_score is not None:  # spawned processes do not hand it back
-            kept += f", {best.monitor} {float(best.best_model_score):.4f}"
-    split = evaluated_split(model, data)
-    if split is None:
-        say(trainer, "no test: there is neither a test nor a val split that the model can evaluate")
-    else:
-        run = trainer.test if split == "test" else trainer.validate
-        heard = AnswersHeard(split)
-        if report:
-            trainer.callbacks.append(heard)  # type: ignore[attr-defined]
-        found = run(model, datamodule=data, ckpt_path=path or None, verbose=False)
-        metrics = {name: value for result in found for name, value in result.items()}
-        if trainer.is_global_zero and metrics:
-            instead = "" if split == "test" else " (there is no test split)"
-            title = f"{split}{instead}, {kept}"
-            print_metrics(title, metrics)
-            draw(model, data, folder)
-            if report:
-                write_page(folder, data=data, title=title, metrics=metrics, heard=heard)
-    settings = folder / "config.yaml"
-    places = {"checkpoint": Path(path) if path else None, "settings": settings}
-    shown_to_people = {"confusion matrix": "confusion_matrix.png", "report": "report.html"}
-    places |= {n: folder / f for n, f in shown_to_people.items() if (folder / f).exists()}
-    for name, place in places.items():
-        say(trainer, f"{name:<18}{shown(place) if place else 'none was written'}")
-
-
-def evaluated_split(model: L.LightningModule, data: Any) -> str | None:
-    """``"test"``, else ``"val"``, else None: what data and model both have."""
-    for split, step in (("test", "test_step"), ("val", "validation_step")):
-        if isinstance(data, DataModule):
-            there = getattr(data, f"{split}_dataset") is not None
-        else:
-            there = is_overridden(f"{split}_dataloader", data)
-        if there and is_overridden(step, model):
-            return split
-    return None
-
-
-def draw(model: L.LightningModule, data: Any, folder: Path) -> None:
-    """Write the confusion matrix, where the model has counted one."""
-    try:
-        counts: Any = model.confusion_matrix
-    except (AttributeError, RuntimeError):  # no classifier, or no row was evaluated
-        return
-    classes = getattr(data, "classes", range(len(counts)))
-    draw_confusion(np.asarray(counts), [str(c) for c in classes], folder / "confusion_matrix.png")
-
-
-def shown(path: str | Path) -> str:
-    """A path as short as it can be said from here."""
-    path = Path(path).absolute()
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def say(trainer: L.Trainer, text: str) -> None:
-    """Print once, however many processes there are."""
-    if trainer.is_global_zero:
-        print(text, flush=True)
 
 
 if __name__ == "__main__":

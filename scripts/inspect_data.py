@@ -13,15 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from checkpoints import find_class, is_state, load
-from command_line import (
-    DEFAULTS,
-    add_objects,
-    instantiate,
-    named_path,
-    new_parser,
-    parse,
-    spell_out,
-)
+from command_line import add_objects, instantiate, named_path, new_parser, parse
 from datamodules import DataModule
 from datamodules.insight import hardest, inspect, print_report
 from failures import Ranks, exit_code
@@ -78,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 def look(arguments: list[str], ranks: Ranks) -> None:
     """Inspect and print."""
     parser = build_parser()
-    config = parse(parser, spell_out(arguments, DEFAULTS))
+    config = parse(parser, arguments)
     data, model = objects(parser, config, arguments)
     report = inspect(
         data,

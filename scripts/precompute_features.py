@@ -1,7 +1,7 @@
-"""Run a frozen net once over a datamodule's splits and keep its outputs.
+"""Run a frozen model once over the splits of a datamodule and write its outputs.
 
-Training a head on them costs seconds. Train samples are taken as evaluation sees them, without
-augmentation. The features know the data, the transform and the weights they were made from.
+Training a head on them takes seconds. Train samples get the evaluation transform, without
+augmentation. The pack records the data, the transform and the weights it was made from.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
-from command_line import DEFAULTS, instantiate, new_parser, parse, spell_out
+from command_line import add_objects, instantiate, new_parser, parse
 from datamodules import DataModule
-from datamodules.feature_packs.feature_pack import read_features, write_features
+from datamodules.feature_packs.format import read_features
+from datamodules.feature_packs.writer import write_features
 from failures import Ranks, exit_code
 from models import Classifier, Regressor
 from models.backbones import build_backbone, trained_backbone
-from names import BASES, UsageError, known_names
+from names import UsageError
 from run_folder import WRITTEN_BY, read_checkpoint
 
 EPILOG = """
@@ -44,26 +45,20 @@ Exit codes: 0, 1 for data, 2 for usage, 130 for Ctrl-C.
 
 
 def build_parser() -> ArgumentParser:
-    """Every option."""
+    """Return a parser with all options."""
     parser = new_parser(__doc__ or "", EPILOG)
     group = parser.add_argument_group("Features")
     group.add_argument("--out", type=str, help="folder of the features")
-    group.add_argument("--net", type=str, default="resnet18", help="a net by name")
+    group.add_argument("--net", type=str, default="resnet18", help="name of a model")
     group.add_argument("--weights", type=str | None, default=None, help="such as DEFAULT")
     group.add_argument(
-        "--ckpt_path", type=str | None, default=None, help="take the net of this checkpoint"
+        "--ckpt_path", type=str | None, default=None, help="use the model of this checkpoint"
     )
-    group.add_argument("--batch_size", type=int, default=64, help="samples a step")
+    group.add_argument("--batch_size", type=int, default=64, help="samples per step")
     group.add_argument("--device", type=str, default="cpu", help="such as cpu or cuda")
-    group.add_argument("--seed", type=int, default=0, help="of a net without weights")
+    group.add_argument("--seed", type=int, default=0, help="seed of a model without weights")
     group.add_argument("--traceback", action="store_true", help="show errors in full")
-    parser.add_subclass_arguments(
-        BASES["data"],
-        "data",
-        default={"class_path": DEFAULTS["data"]},
-        metavar="NAME",
-        help=f"{', '.join(known_names('data'))}, or the import path of your own",
-    )
+    add_objects(parser, ["data"])
     return parser
 
 
@@ -73,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def precompute(arguments: list[str], ranks: Ranks) -> None:
-    """Make the net, run it and say what was written."""
+    """Build the model, run it and print what was written."""
     parser = build_parser()
-    config = parse(parser, spell_out(arguments, {"data": DEFAULTS["data"]}))
+    config = parse(parser, arguments)
     if config.out is None:
         raise UsageError("pass --out, the folder of the features")
     if config.batch_size < 1:
@@ -83,7 +78,7 @@ def precompute(arguments: list[str], ranks: Ranks) -> None:
     L.seed_everything(config.seed, workers=True, verbose=False)
     data = instantiate(parser, config).data
     if not isinstance(data, DataModule):
-        raise UsageError(f"{type(data).__name__} is no datamodule of this project")
+        raise UsageError(f"{type(data).__name__} is not a datamodule of this project")
     data.prepare_data()
     data.setup()
     net = find_net(config, data)
@@ -106,7 +101,7 @@ def precompute(arguments: list[str], ranks: Ranks) -> None:
 
 
 def find_net(config: Any, data: DataModule) -> nn.Module:
-    """The net by name, or that of a checkpoint, without its last layer."""
+    """Return the model by name, or that of a checkpoint, without its last layer."""
     if config.ckpt_path is None:
         return build_backbone(config.net, input_sizes=data.input_sizes, weights=config.weights)
     written = read_checkpoint(config.ckpt_path).get(WRITTEN_BY) or {}

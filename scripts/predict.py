@@ -1,7 +1,7 @@
-"""Predict from a checkpoint that scripts/fit.py wrote, as a CSV or Parquet table.
+"""Predict with a checkpoint of scripts/fit.py and write a CSV or Parquet table.
 
-The checkpoint names the datamodule and the model and holds all that they learnt; the training
-files are not needed. A table has one row for each file or row, in their order, on any number of
+The checkpoint contains the classes and the fitted state of datamodule and model; the training files
+are not needed. The table has one row per file or table row, in the input's order, on any number of
 processes.
 """
 
@@ -23,22 +23,17 @@ from lightning.pytorch.trainer.states import TrainerStatus
 
 from checkpoints import find_class, is_state, load
 from command_line import (
+    add_options,
     add_trainer,
     as_list,
     make_trainer,
     new_parser,
     parse,
     read_settings,
-    spell_out,
     trainer_flags,
 )
 from failures import Ranks, exit_code
-from names import (
-    BASES,
-    UsageError,
-    argument_names,
-    required_arguments,
-)
+from names import BASES, UsageError, argument_names, required_arguments
 from predictions import FORMATS, PredictionLines, PredictionTable, columns_of
 from run_folder import read_checkpoint
 
@@ -51,45 +46,47 @@ examples:
   python scripts/predict.py --ckpt_path best.ckpt --predict_path new.csv --out new.parquet \\
       --data.eval_batch_size 256 --accelerator gpu --devices 2
 
-Columns: path (or row, the row's number), class, probability. With several labels a row: classes
-and probabilities, joined by "|". Regression: prediction, or prediction_NAME for each target.
+Columns: path (or row, the row number), class, probability. Multi-label: classes and probabilities,
+separated by "|". Regression: prediction, or prediction_NAME for each target.
 
-A checkpoint that another script wrote is read too: the datamodule by the name in its state, the
-model by its hyperparameters (num_classes: Classifier, num_targets: Regressor). Your own classes
-are never imported because a file names them; give them by --data and --model. With --ckpt_path,
---help lists the arguments of its datamodule and model. Exit codes: 0, 1 for data, 2 for usage,
-130 for Ctrl-C.
+Checkpoints of other scripts work too, if the datamodule and the model are of this project. Classes
+of your own are never imported because a file names them: pass --data and --model. With --ckpt_path,
+--help lists the arguments of the checkpoint's datamodule and model. Exit codes: 0 success, 1 wrong
+data, 2 wrong usage, 130 Ctrl-C.
 """
+
+
+OPTIONS = {  # type, default, help
+    "ckpt_path": (str, None, "checkpoint of a training run"),
+    "predict_path": (str, None, "folder or file to predict"),
+    "out": (str, "predictions.csv", "a .csv or .parquet file"),
+    "all_probabilities": (None, False, "add a column for each class"),
+}
 
 
 def build_parser(
     classes: dict[str, type] | None = None, checkpoint: dict[str, Any] | None = None
 ) -> ArgumentParser:
-    """Every option of a prediction.
+    """Make the parser with every option of a prediction.
 
     Args:
-        classes: The datamodule's and the model's; None where no checkpoint says which.
-        checkpoint: Holds what the classes cannot be made without.
+        classes: Classes of datamodule and model; None while the checkpoint is not known.
+        checkpoint: Contains their required arguments.
     """
     parser = new_parser(__doc__ or "", EPILOG)
-    group = parser.add_argument_group("Prediction")
-    group.add_argument("--ckpt_path", type=str, help="checkpoint of a training run")
-    group.add_argument("--predict_path", type=str, help="folder, or file, of what is new")
-    group.add_argument("--out", type=str, default="predictions.csv", help=".csv or .parquet")
-    group.add_argument(
-        "--all_probabilities", action="store_true", help="a column for each class as well"
-    )
-    group.add_argument("--traceback", action="store_true", help="show errors in full")
+    add_options(parser, "Prediction", OPTIONS)
     for kind in ("data", "model"):
         if classes is None:
             parser.add_argument(
-                f"--{kind}", type=str, help="your own class, where the checkpoint has one"
+                f"--{kind}", type=str, help="your own class, if the checkpoint was written with it"
             )
         else:
-            # only what is given counts; the rest is in the checkpoint, and must not be asked for
+            # the checkpoint has the required arguments
             saved = (checkpoint or {}).get(SETTINGS[kind]) or {}
-            there: set[str | int] = {n for n in required_arguments(classes[kind]) if n in saved}
-            parser.add_class_arguments(classes[kind], kind, instantiate=False, skip=there)
+            saved_names: set[str | int] = {
+                n for n in required_arguments(classes[kind]) if n in saved
+            }
+            parser.add_class_arguments(classes[kind], kind, instantiate=False, skip=saved_names)
     add_trainer(parser, enable_model_summary=False, logger=False, enable_checkpointing=False)
     return parser
 
@@ -100,24 +97,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def predict(arguments: list[str], ranks: Ranks) -> None:
-    """Load, predict and write."""
-    asked, rest = first_look(arguments)
-    if asked.ckpt_path is None:
-        # an unknown option is said first, and --help answered
-        parse(build_parser(), spell_out(arguments))
+    """Load the checkpoint, predict and write the table."""
+    first, rest = first_options(arguments)
+    if first.ckpt_path is None:
+        # answers --help, and reports an unknown option first
+        parse(build_parser(), arguments)
         raise UsageError("pass --ckpt_path, the checkpoint of a training run")
-    checkpoint = read_checkpoint(asked.ckpt_path)
-    classes = {kind: find_class(kind, checkpoint, getattr(asked, kind)) for kind in BASES}
+    checkpoint = read_checkpoint(first.ckpt_path)
+    classes = {kind: find_class(kind, checkpoint, getattr(first, kind)) for kind in BASES}
     parser = build_parser(classes, checkpoint)
     config, given = parse(parser, rest), parse(parser, rest, defaults=False)
-    out = checked_out(config.out)
+    out = check_out(config.out)
     objects, changes = parser.instantiate(config), parser.instantiate(given)
     model = load(classes["model"], config.ckpt_path, changes.get("model"))
     data = load_data(classes["data"], checkpoint, config, changes.get("data"))
     table = PredictionTable(
         out, **columns_of(model, data), all_probabilities=config.all_probabilities
     )
-    trainer = make_trainer(flags_of(objects, table))
+    trainer = make_trainer(trainer_arguments(objects, table))
     ranks.watch(trainer)
     try:
         trainer.predict(model, datamodule=data, return_predictions=False)
@@ -130,49 +127,49 @@ def predict(arguments: list[str], ranks: Ranks) -> None:
         if table.missing:
             listed = ", ".join(map(repr, table.missing[:5]))
             more = ", ..." if len(table.missing) > 5 else ""
-            print(f"{len(table.missing)} of them without an answer, not readable: {listed}{more}")
+            print(f"{len(table.missing)} of them without a prediction, unreadable: {listed}{more}")
 
 
-def first_look(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """What has to be known before the other options have a meaning, and the other options."""
+def first_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Parse --ckpt_path, --data and --model, which define the other options; return both."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--data", "--model"):
         early.add_argument(name)
     _, rest = early.parse_known_args(arguments)
     for name in ("--ckpt_path", "--config"):
         early.add_argument(name)
-    asked, _ = early.parse_known_args(arguments)
-    asked.ckpt_path = asked.ckpt_path or read_settings(asked.config).get("ckpt_path")
-    return asked, spell_out(rest)
+    first, _ = early.parse_known_args(arguments)
+    first.ckpt_path = first.ckpt_path or read_settings(first.config).get("ckpt_path")
+    return first, rest
 
 
 def load_data(cls: Any, checkpoint: dict[str, Any], config: Namespace, changes: Any) -> Any:
-    """The datamodule, with what it learnt, for the new files.
+    """Load the datamodule with its fitted state, for the new files.
 
     Raises:
         UsageError: If there is nothing to predict.
-        ValueError: If the checkpoint holds the state of another class.
+        ValueError: If the checkpoint contains the state of another class.
     """
     changes = dict(changes or {})
     if "predict_path" in argument_names(cls):
         changes["predict_path"] = config.predict_path or changes.get("predict_path")
         if changes["predict_path"] is None:
-            raise UsageError("pass --predict_path, the folder or file of what is new")
+            raise UsageError("pass --predict_path, the folder or file to predict")
     elif config.predict_path is not None:
-        raise UsageError(f"{cls.__name__} takes no predict_path; leave --predict_path out")
+        raise UsageError(f"{cls.__name__} takes no predict_path; remove --predict_path")
     states = [key for key, value in checkpoint.items() if is_state(value)]
     if states and cls.__qualname__ not in states:
         raise ValueError(
-            f"the checkpoint holds the state of {', '.join(states)}, not of {cls.__qualname__}"
+            f"the checkpoint contains the state of {', '.join(states)}, not of {cls.__qualname__}"
         )
     return load(cls, config.ckpt_path, changes)
 
 
-def checked_out(out: str) -> Path:
-    """The path of the table, in a folder that is there.
+def check_out(out: str) -> Path:
+    """Return the table's path and make its folder.
 
     Raises:
-        UsageError: If its ending is unknown or it is a folder.
+        UsageError: If its suffix is unknown or it is a folder.
     """
     path = Path(out).expanduser()
     if path.suffix not in FORMATS or path.is_dir():
@@ -181,8 +178,8 @@ def checked_out(out: str) -> Path:
     return path
 
 
-def flags_of(objects: Any, table: PredictionTable) -> dict[str, Any]:
-    """The Trainer's arguments, with this script's callbacks among the user's."""
+def trainer_arguments(objects: Any, table: PredictionTable) -> dict[str, Any]:
+    """Return the Trainer's arguments, with this script's callbacks added."""
     bar = objects.enable_progress_bar
     if bar is None:
         bar = sys.stdout.isatty() and not objects.barebones

@@ -1,4 +1,4 @@
-"""Predictions of all processes as one table, each row once and in the order of the source."""
+"""Write the predictions of all processes to one table: each row once, in the source's order."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
+from datamodules import DataModule
+from datamodules.core.inside import bad_rows_of
 from datamodules.readers.atomic_write import named_writes
 from models import Regressor
 
-SEPARATOR = "|"  # between the classes of a row that has several labels
+Array = np.ndarray[Any, Any]
+SEPARATOR = "|"  # between the classes of a multi-label row
 FORMATS = (".csv", ".parquet")
 
 
 class PredictionTable(BasePredictionWriter):
-    """Collects what the model answers and writes it when all of it is there.
+    """Collects predictions and writes them at the end.
 
-    A row whose file was skipped (``on_error="skip"``) stands in the table without an answer.
+    A row whose file was skipped (``on_error="skip"``) has no prediction in the table.
 
     Args:
-        out: ``.csv`` or ``.parquet``; appears whole or not at all.
+        out: ``.csv`` or ``.parquet``; written completely or not at all.
         task: ``"multiclass"``, ``"multilabel"`` or ``"regression"``.
         classes: Class names in the order of their index; none for regression.
         targets: Names of the targets of a regression.
@@ -49,7 +52,7 @@ class PredictionTable(BasePredictionWriter):
         self.all_probabilities = all_probabilities
         self.rows_written = 0
         self.missing: list[str] = []
-        self._parts: dict[str, list[np.ndarray[Any, Any]]] = {"row": []}
+        self._parts: dict[str, list[Array]] = {"row": []}
 
     def write_on_batch_end(
         self,
@@ -61,15 +64,15 @@ class PredictionTable(BasePredictionWriter):
         batch_idx: int,
         dataloader_idx: int,
     ) -> None:
-        """Keep a batch: of many classes only the best one, unless all are asked for."""
+        """Keep the predictions of a batch: the best class, and all probabilities on request."""
         values = self._checked(prediction)
         rows = np.asarray(batch_indices if batch_indices is not None else [], np.int64)
         rows = rows[~np.isin(rows, _bad_rows(trainer))]
         if len(rows) != len(values):
             if trainer.world_size > 1:
                 raise RuntimeError(
-                    "the loader does not say which rows a batch holds, so processes cannot be "
-                    "told apart; predict with --devices 1"
+                    "the loader does not report which rows are in a batch, so the rows of several "
+                    "processes cannot be ordered; predict with --devices 1"
                 )
             first = sum(map(len, self._parts["row"]))
             rows = np.arange(first, first + len(values))
@@ -82,8 +85,8 @@ class PredictionTable(BasePredictionWriter):
         for name, part in kept.items():
             self._parts.setdefault(name, []).append(part)
 
-    def _checked(self, prediction: Any) -> np.ndarray[Any, Any]:
-        """A model's answer as (N, K) or (N, T) float32."""
+    def _checked(self, prediction: Any) -> Array:
+        """Check a prediction and convert it to (N, K) or (N, T) float32."""
         expected = f"(N, {len(self.classes)}) of probabilities"
         if self.task == "regression":
             expected = "(N,) or (N, T) of numbers"
@@ -107,31 +110,27 @@ class PredictionTable(BasePredictionWriter):
         return values
 
     def on_predict_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Bring the parts together and write them, on the first process."""
-        mine = {name: np.concatenate(parts) for name, parts in self._parts.items() if parts}
+        """Gather the rows of all processes and write them on the first."""
+        mine = self.collected()
         mine["missing"] = np.asarray(_bad_rows(trainer), np.int64)
-        self._parts = {"row": []}
-        parts = [mine]
-        if trainer.world_size > 1 and dist.is_initialized():
-            parts = [{}] * trainer.world_size
-            dist.all_gather_object(parts, mine)
+        parts = gather(trainer, mine)
         if not trainer.is_global_zero:
             return
         missing = np.unique(np.concatenate([part.pop("missing") for part in parts]))
         parts = [part for part in parts if len(part.get("row", ()))]
         if not parts and len(missing):
-            raise ValueError(f"none of the {len(missing)} files to be predicted can be read")
+            raise ValueError(f"none of the {len(missing)} files to predict can be read")
         if not parts:
-            raise ValueError("there was nothing to predict; the predict split is empty")
+            raise ValueError("there is nothing to predict; the predict split is empty")
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-        # a loader that pads its last batches, as Lightning's own does, gives some rows twice
+        # a loader that pads its last batches, as Lightning's own does, repeats some rows
         rows, first = np.unique(columns.pop("row"), return_index=True)
         data: Any = getattr(trainer, "datamodule", None)
         keys = getattr(data, "predict_keys", None)
         partly = trainer.limit_predict_batches != 1.0  # fast_dev_run sets it too
-        came = len(rows) + len(missing)
-        if keys is not None and came != len(keys) and not partly:
-            raise RuntimeError(f"{len(keys)} rows were to be predicted, {came} came back")
+        count = len(rows) + len(missing)
+        if keys is not None and count != len(keys) and not partly:
+            raise RuntimeError(f"expected predictions for {len(keys)} rows, got {count}")
         names, lost = (
             part.tolist() if keys is None else [keys[row] for row in part]
             for part in (rows, missing)
@@ -141,18 +140,16 @@ class PredictionTable(BasePredictionWriter):
         answers = self.answers({name: values[first] for name, values in columns.items()})
         order = np.argsort(np.concatenate([rows, missing]))
         self._write({key: names, **answers}, {key: lost}, order)
-        self.rows_written, self.missing = came, [str(name) for name in lost]
+        self.rows_written, self.missing = count, [str(name) for name in lost]
 
-    def _write(
-        self, answered: dict[str, Any], lost: dict[str, Any], order: np.ndarray[Any, Any]
-    ) -> None:
+    def _write(self, predicted: dict[str, Any], missing: dict[str, Any], order: Array) -> None:
         import polars as pl  # not before: a process that is forked must not have used it
 
-        frame = pl.DataFrame(answered)
+        frame = pl.DataFrame(predicted)
         if len(order) > len(frame):
-            frame = pl.concat([frame, pl.DataFrame(lost)], how="diagonal")[order]
+            frame = pl.concat([frame, pl.DataFrame(missing)], how="diagonal")[order]
         half = self.out.with_name(f".{self.out.name}.{os.getpid()}")
-        stream = io.BytesIO()  # polars words a full disk without path and number
+        stream = io.BytesIO()  # polars' error for a full disk has no path and no number
         if self.out.suffix == ".csv":
             frame.write_csv(stream)
         else:
@@ -161,13 +158,13 @@ class PredictionTable(BasePredictionWriter):
             half.write_bytes(stream.getbuffer())
             half.replace(self.out)
 
-    def kept(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What this process's batches left, joined, without the row numbers; starts anew."""
+    def collected(self) -> dict[str, Array]:
+        """Return the columns of this process's batches, and start again."""
         parts, self._parts = self._parts, {"row": []}
-        return {n: np.concatenate(arrays) for n, arrays in parts.items() if arrays and n != "row"}
+        return {name: np.concatenate(arrays) for name, arrays in parts.items() if arrays}
 
-    def answers(self, columns: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-        """Columns of the table by name, of what was kept."""
+    def answers(self, columns: dict[str, Array]) -> dict[str, Any]:
+        """Convert the collected columns to those of the table."""
         if self.task == "regression":
             values = columns["values"]
             names = self.targets if len(self.targets) == values.shape[1] else []
@@ -181,14 +178,10 @@ class PredictionTable(BasePredictionWriter):
                 "probability": _rounded(columns["probability"]),
             }
         else:
-            found = [np.flatnonzero(row > 0.5) for row in columns["values"]]
-            said = [
-                [f"{row[k]:.6g}" for k in ks]
-                for row, ks in zip(columns["values"], found, strict=True)
-            ]
+            rows = [(row, np.flatnonzero(row > 0.5)) for row in columns["values"]]
             answers = {
-                "classes": [SEPARATOR.join(self.classes[k] for k in ks) for ks in found],
-                "probabilities": [SEPARATOR.join(row) for row in said],
+                "classes": [SEPARATOR.join(self.classes[k] for k in ks) for _, ks in rows],
+                "probabilities": [SEPARATOR.join(f"{row[k]:.6g}" for k in ks) for row, ks in rows],
             }
         if self.all_probabilities:
             for index, name in enumerate(self.classes):
@@ -196,19 +189,28 @@ class PredictionTable(BasePredictionWriter):
         return answers
 
 
+def gather(trainer: L.Trainer, mine: dict[str, Array]) -> list[dict[str, Array]]:
+    """Return the columns of every process."""
+    if trainer.world_size == 1 or not dist.is_initialized():
+        return [mine]
+    parts = [mine] * trainer.world_size
+    dist.all_gather_object(parts, mine)
+    return parts
+
+
 def _bad_rows(trainer: L.Trainer) -> list[int]:
-    """Rows whose file this process could not read and was told to skip."""
-    told = getattr(getattr(trainer, "datamodule", None), "bad_rows", None)
-    return told("predict") if told is not None else []
+    """Return the rows whose file this process skipped."""
+    data = getattr(trainer, "datamodule", None)
+    return bad_rows_of(data, "predict") if isinstance(data, DataModule) else []
 
 
-def _rounded(probabilities: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Six decimals: the seventh depends on the rows that shared the batch."""
+def _rounded(probabilities: Array) -> Array:
+    """Round to six decimals: the seventh depends on the other rows of the batch."""
     return np.round(probabilities.astype(np.float64), 6)
 
 
 def columns_of(model: Any, data: Any) -> dict[str, Any]:
-    """What the columns of the table are: the task, and the names of classes or targets."""
+    """Return the arguments of :class:`PredictionTable`: task, and names of classes or targets."""
     task = "regression" if isinstance(model, Regressor) else getattr(data, "task", "multiclass")
     task = model.hparams.get("task") or task
     if task == "regression":
@@ -219,7 +221,7 @@ def columns_of(model: Any, data: Any) -> dict[str, Any]:
 
 
 class PredictionLines(L.Callback):
-    """A line every few seconds, for output that is no terminal."""
+    """Prints a line every few seconds, when the output is not a terminal."""
 
     def __init__(self, seconds: float = 10) -> None:
         self._seconds, self._last = seconds, 0.0
@@ -237,7 +239,7 @@ class PredictionLines(L.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Say how far it is."""
+        """Print the progress."""
         if trainer.is_global_zero and time.monotonic() - self._last > self._seconds:
             self._last = time.monotonic()
             print(f"batch {batch_idx + 1} of {trainer.num_predict_batches[0]}", flush=True)

@@ -1,4 +1,4 @@
-"""A run's folder: its number, settings, best and last checkpoint, and its lines of progress."""
+"""Manage the folder of a run: number, settings, best and last checkpoint, progress lines."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from datamodules import DataModule
 from datamodules.readers.atomic_write import named_writes
-from names import UsageError, closest
+from datamodules.settings.arguments import did_you_mean
+from names import UsageError
 
-# The first of these that the model logs decides which checkpoint is best.
+# The first of these that the model logs selects the best checkpoint.
 MONITORS = ("val_accuracy", "val_r2", "val_rmse", "val_loss")
-WRITTEN_BY = "written_by"  # key in the checkpoint: the classes that predict.py looks for
+WRITTEN_BY = "written_by"  # key in the checkpoint: import paths of the classes, for predict.py
 
 
 def claim_folder(runs: Path, name: str) -> Path:
     """Make and return ``runs/name-1``, or the next free number.
 
-    Making it is the claim, so two runs that start together get a folder each.
+    Two runs that start together get different folders.
     """
     runs.mkdir(parents=True, exist_ok=True)
     numbers = (re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name) for p in runs.iterdir())
@@ -40,7 +41,7 @@ def claim_folder(runs: Path, name: str) -> Path:
 
 
 def short_name(path: str) -> str:
-    """Name of a run by what it reads: ``digits``, ``image_folder``, ``cifar10``.
+    """Return the name of a run by its datamodule.
 
     Example:
         >>> short_name("datamodules.ImageFolderDataModule")
@@ -53,63 +54,75 @@ def short_name(path: str) -> str:
 
 
 def is_higher_better(metric: str) -> bool:
-    """Whether a larger value of a metric is better; losses and errors are the ones that fall."""
+    """Whether a larger value of a metric is better, that is, it is not a loss or an error."""
     return not re.search(r"loss|error|(^|_)(r?mse|mae|perplexity)($|_)", metric)
 
 
 def has_validation(trainer: L.Trainer) -> bool:
-    """Whether this fit validates; known once it has started."""
+    """Whether this fit has validation data; known once it has started."""
     batches = trainer.num_val_batches
     return bool(sum(batches) if isinstance(batches, list) else batches)
 
 
-def find_monitor(trainer: L.Trainer, asked: str | None) -> str | None:
-    """The metric that decides, or None while there is none.
+def find_monitor(trainer: L.Trainer, name: str | None) -> str | None:
+    """Return the metric that selects the best checkpoint, or None if nothing was logged yet.
 
     Raises:
-        UsageError: If the model does not log what was asked for.
+        UsageError: If the model does not log the metric ``name``.
     """
     logged = [n for n in trainer.callback_metrics if not n.startswith("train_")]
     if not logged:
         return None
-    if asked is None:
-        return next((name for name in MONITORS if name in logged), None)
-    if asked not in trainer.callback_metrics:
-        near = closest(asked, logged)
-        hint = f"did you mean {near}? " if near else ""
-        raise UsageError(f"--monitor {asked} is not logged; {hint}logged: {', '.join(logged)}")
-    return asked
+    if name is None:
+        return next((monitor for monitor in MONITORS if monitor in logged), None)
+    if name not in trainer.callback_metrics:
+        hint = did_you_mean(name, logged)
+        raise UsageError(f"--monitor {name} is not logged; {hint}logged: {', '.join(logged)}")
+    return name
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """A checkpoint's content, tensors left in the file; runs nothing that the file asks for.
+    """Return a checkpoint's content, with memory-mapped tensors; never runs code from the file.
 
     Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If the file is none.
+        FileNotFoundError: If it does not exist.
+        ValueError: If the file is not a checkpoint.
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"ckpt_path={str(path)!r} does not exist")
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # whatever a file of another kind leads to
+    except Exception as error:  # torch raises many types for other files
         barred = re.search(r"Unsupported global: GLOBAL (\S+)", str(error))
         raise ValueError(
-            f"ckpt_path={str(path)!r} holds a {barred[1]}, and only plain values and tensors are "
-            "loaded from a file; save that as str, int, float, list or dict"
+            f"ckpt_path={str(path)!r} contains a {barred[1]}, but only plain values and tensors "
+            "are loaded; save it as str, int, float, list or dict"
             if barred
-            else f"ckpt_path={str(path)!r} is no checkpoint, or a damaged one"
+            else f"ckpt_path={str(path)!r} is not a checkpoint, or is damaged"
         ) from None
     if not isinstance(found, dict) or "state_dict" not in found:
-        raise ValueError(f"ckpt_path={str(path)!r} is no checkpoint of Lightning")
+        raise ValueError(f"ckpt_path={str(path)!r} is not a checkpoint of Lightning")
     return found
 
 
-class WholeCheckpoint(ModelCheckpoint):
-    """Writes beside the checkpoint that is there, and takes its place when whole.
+class NamedState(L.Callback):
+    """A callback whose state is stored under its class name.
 
-    Lightning 2.6 copies over it from another file system (fsspec's transaction): on a full disk a
-    cut file was left where a good checkpoint had been.
+    Lightning's key contains the metric, which is not known yet when a run is resumed, and is equal
+    to that of the user's own ``ModelCheckpoint``.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """Return the class name."""
+        return type(self).__name__
+
+
+class WholeCheckpoint(NamedState, ModelCheckpoint):
+    """Writes a temporary file and replaces the old checkpoint with it.
+
+    Lightning 2.6 copies over the old one from another file system (fsspec's transaction): a full
+    disk left a truncated file in place of a good checkpoint.
     """
 
     def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
@@ -118,34 +131,29 @@ class WholeCheckpoint(ModelCheckpoint):
         with named_writes(half, remove=True):
             super()._save_checkpoint(trainer, str(half))
             if trainer.is_global_zero:
-                if half.is_dir():  # of a strategy that saves in parts
+                if half.is_dir():  # a strategy that saves shards
                     shutil.rmtree(path, ignore_errors=True)
                 half.replace(path)
         self._last_checkpoint_saved = filepath
 
 
 class BestCheckpoint(WholeCheckpoint):
-    """Keeps ``best.ckpt`` by the metric that the model turns out to log.
+    """Keeps ``best.ckpt`` by the first metric of ``MONITORS`` that the model logs.
 
-    Without validation nothing is kept here: the last checkpoint is all there is.
+    Without validation there is no best checkpoint.
     """
 
     def __init__(self, folder: Path, monitor: str | None) -> None:
         super().__init__(folder, filename="best", enable_version_counter=False)
-        self._asked = monitor
-
-    @property
-    def state_key(self) -> str:
-        """Free of the metric, which is not known yet when a checkpoint is resumed."""
-        return type(self).__name__
+        self._name = monitor
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save where every epoch ends with a validation."""
+        """Save if every epoch ends with a validation."""
         if self._is_decided(trainer):
             super().on_train_epoch_end(trainer, pl_module)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save where validation comes more often, or less, than epochs end."""
+        """Save if validation runs more often, or less often, than once per epoch."""
         if not trainer.sanity_checking and self._is_decided(trainer):
             super().on_validation_end(trainer, pl_module)
 
@@ -153,7 +161,7 @@ class BestCheckpoint(WholeCheckpoint):
         if trainer.state.fn != "fit" or not has_validation(trainer):
             return False
         if self.monitor is None:
-            self._follow(find_monitor(trainer, self._asked))
+            self._follow(find_monitor(trainer, self._name))
         return self.monitor is not None
 
     def _follow(self, monitor: str | None) -> None:
@@ -162,9 +170,9 @@ class BestCheckpoint(WholeCheckpoint):
             self.kth_value = torch.tensor(-torch.inf if self.mode == "max" else torch.inf)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the best so far, which lies in the folder of the run that is resumed."""
+        """Restore the best checkpoint so far, which is in the folder of the resumed run."""
         before = state_dict["monitor"]
-        same = self._asked in (None, before)
+        same = self._name in (None, before)
         if before is not None and same and Path(state_dict["best_model_path"]).exists():
             self._follow(before)
             super().load_state_dict({**state_dict, "dirpath": self.dirpath})
@@ -176,37 +184,27 @@ class LastCheckpoint(WholeCheckpoint):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, filename="last", enable_version_counter=False)
 
-    @property
-    def state_key(self) -> str:
-        """Not that of a ``ModelCheckpoint`` of the user's."""
-        return type(self).__name__
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to go on with: what is last lies in this run's folder."""
+        """Restore nothing: the last checkpoint is in this run's own folder."""
 
 
-class Patience(EarlyStopping):
-    """Stops after ``patience`` validations without a better value of the metric that decides."""
+class Patience(NamedState, EarlyStopping):
+    """Stops after ``patience`` validations without improvement of the monitored metric."""
 
     def __init__(self, patience: int, monitor: str | None) -> None:
         super().__init__(monitor or "", patience=patience)
-        self._asked, self._decided = monitor, False
-
-    @property
-    def state_key(self) -> str:
-        """Free of the metric, which is not known yet when a checkpoint is resumed."""
-        return type(self).__name__
+        self._name, self._decided = monitor, False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Refuse to wait for what never comes."""
+        """Check that there is validation data."""
         if not has_validation(trainer):
             raise UsageError(
-                "--patience needs a validation split, and there is none; give one, such as "
-                "--data.val_split 0.1, or leave --patience out"
+                "--patience needs validation data, and there is none; pass --data.val_split 0.1 or "
+                "remove --patience"
             )
 
     def _run_early_stopping_check(self, trainer: L.Trainer) -> None:
-        monitor = self.monitor if self._decided else find_monitor(trainer, self._asked)
+        monitor = self.monitor if self._decided else find_monitor(trainer, self._name)
         if monitor is None:
             return
         if not self._decided:
@@ -218,27 +216,27 @@ class Patience(EarlyStopping):
 
 
 class Record(L.Callback):
-    """Writes the settings beside the run, and the classes' names into its checkpoints.
+    """Writes the settings of a run, and the names of its classes into its checkpoints.
 
     Args:
-        folder: Of the run; made already.
-        settings: YAML text of everything that was asked for.
+        folder: Of the run; exists.
+        settings: YAML text of all options.
     """
 
     def __init__(self, folder: Path, settings: str) -> None:
         self.folder, self._settings = folder, settings
-        self.began = False
+        self.started = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The data were found good: from now on the folder is worth keeping."""
-        self.began = True
+        """Write the settings: the data could be read, so the folder is kept."""
+        self.started = True
         if trainer.is_global_zero:
             (self.folder / "config.yaml").write_text(self._settings, encoding="utf-8")
             data: Any = getattr(trainer, "datamodule", None)
-            # the text of a plain LightningDataModule would build its loaders
+            # str() of a plain LightningDataModule would build its loaders
             source = type(data).__name__
             if isinstance(data, DataModule):
-                _ = data.test_dataset  # made now, so that the text counts it too
+                _ = data.test_dataset  # built now, so that the text includes its size
                 source = str(data)
             weights = sum(weight.numel() for weight in pl_module.parameters())
             net = pl_module.hparams.get("net", "")
@@ -249,58 +247,58 @@ class Record(L.Callback):
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Name the classes, as plain strings; nothing is imported because a file says so."""
+        """Add the import paths of the classes, as plain strings."""
         data: Any = getattr(trainer, "datamodule", None)
         checkpoint[WRITTEN_BY] = {
             "model_class": class_path(type(pl_module)),
             "data_class": None if data is None else class_path(type(data)),
         }
 
-    def check_began(self, *, is_first: bool) -> None:
-        """Refuse a checkpoint that has nothing left to train.
+    def check_started(self, *, is_first: bool) -> None:
+        """Check that a resumed run trained at least one step.
 
         Args:
-            is_first: Whether this process's folder is the run's; a spawned one trains in its place.
+            is_first: Whether ``folder`` is the run's; spawned processes train in its place.
 
         Raises:
-            UsageError: If no training began.
+            UsageError: If no training started.
         """
-        if not (self.began or (is_first and (self.folder / "config.yaml").exists())):
+        if not (self.started or (is_first and (self.folder / "config.yaml").exists())):
             raise UsageError(
-                "the checkpoint has run all of its epochs; raise --max_epochs to go on, or pass it "
-                "to predict.py"
+                "the checkpoint has completed all of its epochs; raise --max_epochs to train on, "
+                "or pass it to predict.py"
             )
 
     def discard(self) -> None:
-        """Remove a folder in which nothing was trained."""
+        """Remove the folder if no training started."""
         if not (self.folder / "config.yaml").exists():  # a spawned process may have written it
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def class_path(cls: type) -> str:
-    """``package.module.Class``."""
+    """Return ``package.module.Class``."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 class EpochLines(L.Callback):
-    """A line an epoch, for output that is no terminal, where a progress bar is only noise."""
+    """Prints a line per epoch, when the output is not a terminal."""
 
     def __init__(self) -> None:
-        self._began = 0.0
+        self._start = 0.0
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the clock."""
-        self._began = time.perf_counter()
+        self._start = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Say what came of the epoch."""
+        """Print the metrics of the epoch."""
         metrics = trainer.callback_metrics  # on every rank: the values are gathered here
         if not trainer.is_global_zero:
             return
         names = [n for n in metrics if n.endswith(("_loss", "_accuracy", "_r2", "_mae"))]
         names = sorted((n for n in names if "macro" not in n), key=lambda n: n[:5] != "train")
-        said = [f"{name} {float(metrics[name]):.4f}" for name in names]
+        values = [f"{name} {float(metrics[name]):.4f}" for name in names]
         last = trainer.max_epochs if (trainer.max_epochs or -1) > 0 else "?"
-        seconds = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._start
         epoch = f"epoch {trainer.current_epoch + 1}/{last}"
-        print("  ".join([epoch, *said, f"{seconds:.1f} s"]), flush=True)
+        print("  ".join([epoch, *values, f"{seconds:.1f} s"]), flush=True)

@@ -11,7 +11,7 @@ if (here := str(Path(__file__).parent)) not in sys.path:
 
 import lightning as L
 
-from command_line import add_objects, instantiate, new_parser, parse, spell_out
+from command_line import add_objects, instantiate, new_parser, parse
 from datamodules import DataModule
 from datamodules.insight.tuning.tune import Tuning, tune
 from failures import Ranks, exit_code
@@ -57,8 +57,7 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     parser.add_argument("--out", type=str, default="tuning", help="name of the .json and .png")
     parser.add_argument("--traceback", action="store_true", help="show errors in full")
     add_objects(parser)
-    defaults = {"data": "datamodules.samples.digits", "model": "models.Classifier"}
-    config = parse(parser, spell_out(arguments, defaults))
+    config = parse(parser, arguments)
     if config.seconds <= 0:
         raise UsageError(f"--seconds must be above 0, got {config.seconds}")
     L.seed_everything(0, verbose=False)

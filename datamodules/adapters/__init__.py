@@ -1,4 +1,4 @@
-"""Datasets that users bring: labels are found, samples get a transform.
+"""Datasets that users bring: find their labels, split their samples, apply transforms.
 
 Imports every room below: `settings` to `texts`.
 """

@@ -1,4 +1,4 @@
-"""A user's own dataset under the project's form: rows of a split, a transform, a target."""
+"""Wrap a user's dataset: select the rows of a split, load and transform inputs, encode targets."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from .find_labels import TARGET_KEYS
 
 
 class Parts:
-    """Takes a sample apart into input and target.
+    """Splits a sample into input and target, and transforms both.
 
     Args:
-        input_key: Field of a dict sample that is the input; None: all but the target.
-        target_key: Field that is the target; None: ``label``, ``labels`` or ``target``.
-        load: Opens what the sample holds as input, such as a path.
+        input_key: Key of the input in a dict; None: all keys but the target's.
+        target_key: Key of the target; None: ``label``, ``labels`` or ``target``.
+        load: Loads the input of a sample, such as a path.
         transform: Applied to the input.
-        encode: Applied to the target, such as a class map; None: as it is.
-        with_target: Whether the target is wanted.
-        skip: Whether what cannot be loaded is to be left out.
+        encode: Applied to the target; None: it is unchanged.
+        with_target: Whether the target is returned.
+        skip: Whether samples that cannot be loaded are skipped.
+
+    Example:
+        >>> Parts(input_key="text", encode=Encode({"spam": 1}))({"text": "win", "label": "spam"})
+        ('win', 1)
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Parts:
         self.with_target = with_target
 
     def __call__(self, sample: Any, kept: Callable[..., Any] | None = None) -> Any:
-        """``(input, target)``, or the input alone; ``kept(load, item)`` stands in for ``load``."""
+        """Return ``(input, target)`` or the input; ``kept(load, item)`` replaces ``load(item)``."""
         item, target = self.apart(sample)
         if self.load is not None:
             item = self.load(item) if kept is None else kept(self.load, item)
@@ -61,7 +65,7 @@ class Parts:
         return item, target if self.encode is None else self.encode(target)
 
     def apart(self, sample: Any) -> tuple[Any, Any]:
-        """Input and target of a sample as they are; the target is ``NOTHING`` without one."""
+        """Return input and target of a sample, unchanged; ``NOTHING`` if it has no target."""
         return self._fields(sample) if isinstance(sample, Mapping) else self._pair(sample)
 
     def _fields(self, sample: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -85,7 +89,7 @@ class Parts:
                 return sample[0], NOTHING
             if self.with_target:
                 raise ValueError(
-                    f"a sample has {len(sample)} parts; (inputs, target) or a dict is needed"
+                    f"a sample has {len(sample)} parts; return (inputs, target) or a dict"
                 )
         return sample, NOTHING
 
@@ -94,7 +98,7 @@ NOTHING: Any = type("Nothing", (), {})()
 
 
 class Encode:
-    """Class index of a label; a class, so that it pickles.
+    """Maps a label to its class index; pickles, unlike a closure.
 
     Args:
         index: Index of each label.
@@ -104,12 +108,12 @@ class Encode:
         self.index: dict[Any, int] = dict(index)
 
     def __call__(self, label: Any) -> int:
-        """Look one label up."""
+        """Return the class index of a label."""
         key: Any = label.item() if isinstance(label, Tensor | np.generic) else label
         if key not in self.index:
             raise ValueError(
-                f"label {key!r} is not in the class list {list(self.index)[:10]}; give classes= "
-                "or mend the label"
+                f"label {key!r} is not in the class list {list(self.index)[:10]}; pass classes= "
+                "or fix the label"
             )
         return int(self.index[key])
 
@@ -118,12 +122,19 @@ class WrappedDataset(Dataset[Any]):
     """Some rows of a map-style dataset.
 
     Args:
-        dataset: The user's own.
-        rows: (M,) int64, which of its samples, in order.
-        parts: Takes a sample apart and transforms it.
-        labels: (M,) encoded targets that stand in for the samples' own.
-        targets: (M,) int64 class indices, as far as known, for sampling by class.
-        cache: Keeps what ``parts`` loads, under the rows of this part of it.
+        dataset: The user's dataset.
+        rows: (M,) int64, indices of its samples, in order.
+        parts: Splits a sample into input and target, and transforms it.
+        labels: (M,) encoded targets that replace those of the samples.
+        targets: (M,) int64 class indices for sampling by class; None: unknown.
+        cache: Cache of loaded inputs, and the name of the split in it.
+
+    Example:
+        >>> pairs = [(0.5, "no"), (1.5, "yes"), (2.5, "yes")]
+        >>> parts = Parts(encode=Encode({"no": 0, "yes": 1}))
+        >>> train = WrappedDataset(pairs, np.array([2, 0]), parts)
+        >>> train[0], train.describe(1)
+        ((2.5, 1), 'row 0')
     """
 
     def __init__(
@@ -157,11 +168,11 @@ class WrappedDataset(Dataset[Any]):
             sample = self.parts(self.dataset[row], kept)
         return sample if self.labels is None else (sample, self.labels[index])
 
-    def blank(self) -> Any:
-        """A sample that can be read, for the shape of a batch without samples.
+    def placeholder(self) -> Any:
+        """Return a sample that can be read, for the shape of a batch without samples.
 
         Raises:
-            ReadError: If there is none.
+            ReadError: If no sample can be read.
         """
         for index in range(len(self)):
             try:
@@ -171,7 +182,7 @@ class WrappedDataset(Dataset[Any]):
         raise last
 
     def describe(self, index: int) -> str:
-        """The row of the user's dataset, and the path where a sample is one."""
+        """Return the row in the user's dataset, and the path if the sample is one."""
         row = int(self.rows[index])
         if isinstance(self.dataset, list | tuple):
             item = self.dataset[row]

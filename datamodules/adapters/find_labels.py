@@ -1,4 +1,4 @@
-"""Finds the labels and class names that a dataset keeps, without opening a sample."""
+"""Find the labels and class names of a dataset without opening a sample."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 Labels = npt.NDArray[Any]
-ATTRIBUTES = ("targets", "labels", "_labels", "y")  # torchvision's, and what users write
+ATTRIBUTES = ("targets", "labels", "_labels", "y")  # of torchvision's and users' datasets
 TARGET_KEYS = ("label", "labels", "target")
 
 
 def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
-    """Label of each sample: (N,) or (N, K), or None where the dataset does not keep them.
+    """Return the label of each sample, (N,) or (N, K); None if the dataset has no list of labels.
 
-    Looks through ``Subset`` (its own rows, not its parent's) and ``ConcatDataset``, at lists of
-    pairs, at ``TensorDataset``, at the attributes that torchvision's datasets carry, and at the
-    target column of a Hugging Face dataset.
+    Searches ``Subset`` (its own rows only), ``ConcatDataset``, lists of pairs, ``TensorDataset``,
+    the attributes of torchvision's datasets, and the target column of a Hugging Face dataset.
+
+    Example:
+        >>> find_labels(Subset([("a.png", 0), ("b.png", 1)], [1])).tolist()
+        [1]
     """
     if isinstance(dataset, Subset):
         labels = find_labels(dataset.dataset, target_key)
         rows = np.asarray(dataset.indices, np.int64)
         if labels is not None and len(rows) and not rows.max() < len(labels):
-            raise ValueError(f"a Subset names sample {rows.max()}, its dataset has {len(labels)}")
+            raise ValueError(
+                f"a Subset has index {rows.max()}, its dataset has {len(labels)} samples"
+            )
         return None if labels is None else labels[rows]
     if isinstance(dataset, ConcatDataset):
         parts = [find_labels(part, target_key) for part in dataset.datasets]
@@ -53,7 +58,7 @@ def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
 
 
 def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | None:
-    """Class names that a dataset keeps, in the order of their index."""
+    """Return the class names of a dataset, in the order of their index."""
     if isinstance(dataset, Subset):
         return find_classes(dataset.dataset, target_key)
     if isinstance(dataset, ConcatDataset):
@@ -69,10 +74,10 @@ def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | Non
 
 
 def column_of(dataset: Any, name: str) -> Any:
-    """(N,) values of a named column: of a Hugging Face dataset, of dicts in a list, an attribute.
+    """Return the values (N,) of a column: of a Hugging Face dataset, of dicts, or an attribute.
 
     Raises:
-        ValueError: If the dataset has nothing of that name for each sample.
+        ValueError: If the dataset has no such column with a value for each sample.
     """
     if isinstance(dataset, Subset):
         return np.asarray(column_of(dataset.dataset, name))[np.asarray(dataset.indices, np.int64)]
@@ -87,13 +92,13 @@ def column_of(dataset: Any, name: str) -> Any:
     if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
         return values
     raise ValueError(
-        f"the dataset has no column or attribute {name!r} with a value for each sample; give one "
-        "value a sample in split_options"
+        f"the dataset has no column or attribute {name!r} with a value for each sample; pass one "
+        "value per sample in split_options"
     )
 
 
 def as_array(labels: Sequence[Any] | Tensor) -> Labels | None:
-    """Labels (N,) or (N, K) as an array; None where they are ragged."""
+    """Convert labels (N,) or (N, K) to an array; return None if they are ragged."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu()
         found = (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()

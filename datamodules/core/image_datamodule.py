@@ -1,4 +1,4 @@
-"""What sources of images share: transforms and images to predict that may be replaced."""
+"""The base class of image sources: transforms, images to predict, MixUp and CutMix."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from datamodules.images.sources import predict_sources
 from datamodules.settings.arguments import given_again, plain
 
 from .datamodule import DataModule
+from .inside import SampleFunctions
 
 
 class ImageDataModule(DataModule):
-    """Base of the sources of images.
+    """Base class of image sources.
 
-    A subclass keeps the arguments ``train_transform``, ``eval_transform`` and ``predict_path`` as
-    ``_train_transform`` and so on before anything else asks for them, and has ``mixup`` and
-    ``cutmix`` among its own.
+    A subclass has the arguments ``train_transform``, ``eval_transform``, ``predict_path``,
+    ``mixup`` and ``cutmix``, and sets the first three as ``_train_transform`` and so on.
+
+    Example:
+        >>> class Blank(ImageDataModule):
+        ...     def __init__(self, **options):
+        ...         super().__init__(**options)
+        ...         self._train_transform, self._eval_transform = None, str
+        >>> Blank().eval_transform
+        <class 'str'>
     """
 
     _train_transform: Any
@@ -27,7 +35,7 @@ class ImageDataModule(DataModule):
 
     @property
     def train_transform(self) -> Callable[[Any], Any] | None:
-        """What is done to each train image; may be replaced."""
+        """Transform of each train image; may be replaced."""
         own = self._train_transform
         return self._preset("train") if own is None else given_again(own, "train_transform")
 
@@ -38,7 +46,7 @@ class ImageDataModule(DataModule):
 
     @property
     def eval_transform(self) -> Callable[[Any], Any] | None:
-        """What is done to each val, test and predict image; may be replaced."""
+        """Transform of each val, test and predict image; may be replaced."""
         own = self._eval_transform
         return self._preset("eval") if own is None else given_again(own, "eval_transform")
 
@@ -49,12 +57,12 @@ class ImageDataModule(DataModule):
             self._datasets.pop(split, None)
 
     def _preset(self, part: str) -> Callable[[Any], Any] | None:
-        """The transform of ``"train"`` or ``"eval"`` where the user gives none."""
+        """Return the default transform of ``"train"`` or ``"eval"``."""
         return None
 
     @property
     def predict_path(self) -> str | Path | list[Any] | None:
-        """What is to be predicted; may be replaced."""
+        """Images to predict; may be replaced."""
         path: str | Path | list[Any] | None = self._predict_path
         return path
 
@@ -64,7 +72,7 @@ class ImageDataModule(DataModule):
         self._datasets.pop("predict", None)
 
     def read_predict(self) -> None:
-        """List what is to be predicted."""
+        """List the images to predict."""
         self._predict_sources = predict_sources(self.predict_path)
 
     @property
@@ -73,7 +81,14 @@ class ImageDataModule(DataModule):
         dataset = self.predict_dataset
         return [dataset.describe(i) for i in range(len(dataset))]
 
-    def mix(self) -> Mix | None:
-        """MixUp or CutMix of train batches, where asked for."""
+    def _functions(self) -> SampleFunctions:
+        # not the properties: a loader for val has to work without the train transform
+        own = self._train_transform
+        return SampleFunctions(
+            train_transform=self._preset("train") if own is None else own,
+            given=(own, self._eval_transform),
+        )
+
+    def _mix(self) -> Mix | None:
         mixup, cutmix = self.hparams["mixup"], self.hparams["cutmix"]
         return Mix(self.num_classes, mixup=mixup, cutmix=cutmix) if mixup or cutmix else None

@@ -1,4 +1,4 @@
-"""Refuses what would hang where evaluation gives the ranks different numbers of steps."""
+"""Refuse logging that would hang while the ranks have different numbers of evaluation steps."""
 
 from __future__ import annotations
 
@@ -8,39 +8,61 @@ import lightning as L
 from torchmetrics import Metric
 
 
-class StepwiseGuard:
-    """Watches a module's ``self.log`` while ranks take different numbers of evaluation steps.
+class SyncGuard:
+    """Checks a module's ``self.log`` while ranks take different numbers of evaluation steps.
 
-    With batches of one, or fewer samples than ranks, some ranks have a step less. A value that is
-    reduced over the ranks within a step would then wait for a rank that is not there, for half an
-    hour, without a word.
+    With batches of one sample, or fewer samples than ranks, some ranks have one step less. A value
+    that is reduced over the ranks within a step would wait for the missing rank until the timeout
+    of the process group, half an hour. :meth:`release` restores ``module.log``.
+
+    Delete it when Lightning supports uneven evaluation steps
+    (https://github.com/Lightning-AI/pytorch-lightning/issues/3325).
+
+    Example:
+        >>> guard, module = SyncGuard(), L.LightningModule()
+        >>> guard.watch(module, samples=1, ranks=2)
+        >>> "log" in vars(module)
+        True
+        >>> guard.release()
+        >>> "log" in vars(module)
+        False
     """
 
     def __init__(self) -> None:
         self._module: L.LightningModule | None = None
+        self._before: dict[str, Any] = {}
 
     def watch(self, module: L.LightningModule, samples: int, ranks: int) -> None:
-        """Refuse such logging in the module's evaluation steps."""
+        """Check ``module.log`` until :meth:`release`.
+
+        Args:
+            module: The module that runs.
+            samples: Samples of the split.
+            ranks: Number of processes.
+        """
         self.release()
-        self._module, plain = module, module.log
+        self._module, log = module, module.log
+        self._before = {name: value for name, value in vars(module).items() if name == "log"}
 
-        def log(name: str, value: Any, *args: Any, **kwargs: Any) -> None:
-            step = module._current_fx_name in ("validation_step", "test_step")
-            reduced = kwargs.get("sync_dist", False) or isinstance(value, Metric)
-            within = kwargs.get("on_step", False) and kwargs.get("sync_dist", False)
-            if step and (within or (reduced and samples < ranks)):
+        def checked_log(name: str, value: Any, *args: Any, **kwargs: Any) -> None:
+            in_step = module._current_fx_name in ("validation_step", "test_step")
+            synced = kwargs.get("sync_dist", False)
+            reduced = synced or isinstance(value, Metric)
+            each_step = kwargs.get("on_step", False) and synced
+            if in_step and (each_step or (reduced and samples < ranks)):
                 raise RuntimeError(
-                    f"{samples} samples on {ranks} processes: some have a step less, so logging "
-                    f"{name!r} over the processes inside {module._current_fx_name} would wait for "
-                    "ever; log it in on_validation_epoch_end or on_test_epoch_end, or use fewer "
-                    "devices"
+                    f"{samples} samples on {ranks} processes: some processes have one step less, "
+                    f"so logging {name!r} over the processes inside {module._current_fx_name} "
+                    "would wait forever; log it in on_validation_epoch_end or on_test_epoch_end, "
+                    "or use fewer devices"
                 )
-            plain(name, value, *args, **kwargs)
+            log(name, value, *args, **kwargs)
 
-        module.__dict__["log"] = log
+        module.__dict__["log"] = checked_log
 
     def release(self) -> None:
-        """Let the module log as before."""
+        """Restore ``module.log``."""
         if self._module is not None:
             self._module.__dict__.pop("log", None)
+            self._module.__dict__.update(self._before)
             self._module = None

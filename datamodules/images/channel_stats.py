@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batches.bad_samples import unreadable
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalizer
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.settings.arguments import check_name
@@ -132,7 +133,7 @@ def _sums(image: Any) -> tuple[int, Tensor]:
 def _each(data: Any, made: Callable[[int], Any], rows: list[int]) -> Iterator[Any]:
     """Map over rows, in threads if all random numbers of the transform are known to be torch's."""
     with kept_random_state():
-        if getattr(data, "drawn_elsewhere", lambda: "unknown")() is not None:
+        if DatasetInterface(data).thread_unsafe_step() is not None:
             yield from map(made, rows)
             return
         with ThreadPoolExecutor(usable_cores()) as pool:

@@ -163,15 +163,15 @@ class ImageDataset(Dataset[Any]):
             self._fast.check_unchanged()
 
     @property
-    def draws_alone(self) -> bool:
+    def uses_thread_rng(self) -> bool:
         """Whether no draw needs the function mode of a worker thread."""
         return self._fast is not None and self._fast.passes_generators
 
-    def drawn_elsewhere(self) -> str | None:
+    def thread_unsafe_step(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
         return thread_unsafe_step(self.transform.transform)
 
-    def blank(self) -> Any:
+    def placeholder(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""
         blank = Image.new(self.mode, (256, 256))
         image = self.transform(blank) if self._fast is None else self._fast.from_image(blank)
@@ -218,7 +218,7 @@ class PixelDataset(Dataset[Any]):
         padded = torch.nn.functional.pad(pixels, [padding] * 4) if padding else pixels
         self.pixels = padded.contiguous()  # windows are cut by their offset in memory
         self.size = tuple(pixels.shape[2:])
-        self.draws = bool(padding or flip)
+        self.is_random = bool(padding or flip)
 
     def __len__(self) -> int:
         return len(self.targets)

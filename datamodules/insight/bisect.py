@@ -11,7 +11,9 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from datamodules.batches.dataset_interface import DatasetInterface
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import collate_of, worker_type_of
 from datamodules.loading.fetch import KeyedDataset
 from datamodules.loading.make_loader import PROCESS_OPTIONS
 from datamodules.seeding.random_state import kept_random_state
@@ -84,7 +86,7 @@ def bisect(
     except Exception as error:
         return Bisection([_failed("reading the data", error)], [])
     safe = copy.copy(dm)
-    safe.__dict__["_hparams"] = type(dm.hparams)(dm.hparams)  # else both would share them
+    safe.__dict__["_hparams"] = copy.copy(dm.hparams)  # else both would share them
     safe._datasets = dict(dm._datasets)
     make_safe(safe, batch_size=1)
     expected = Digests()
@@ -140,8 +142,8 @@ def _settings(
 
     size = int(given["batch_size"])
     count = given["num_workers"]
-    in_memory = hasattr(dm.train_dataset, "get_batch")
-    parallel = not in_memory if count in (None, "auto") else count > 0
+    in_memory = DatasetInterface(dm.train_dataset).batches is not None
+    parallel = not in_memory if count is None else count > 0
     user = dict(dm.loader_options)
     pin = bool(user.pop("pin_memory", False))
     collate = user.pop("collate_fn", None)
@@ -154,7 +156,7 @@ def _settings(
     yield "collate_fn", collate is not None, options(collate_fn=collate)
     yield f"batch_size={size}", size > 2, lambda: hparams.update(batch_size=size)
     yield f"sampler={given['sampler']}", given["sampler"] != "sequential", sampler
-    yield "MixUp or CutMix", dm.mix() is not None, lambda: safe.__dict__.pop("mix", None)
+    yield "MixUp or CutMix", dm._mix() is not None, lambda: safe.__dict__.pop("_mix", None)
     yield "other loader options", bool(plain), options(**plain)
     hparams["worker_type"] = "process"
     threads = parallel and (given["worker_type"] == "thread" or _chooses_threads(dm))
@@ -169,9 +171,9 @@ def _settings(
 def _chooses_threads(dm: DataModule) -> bool:
     """Whether ``worker_type="auto"`` means threads."""
     data = dm.train_dataset
-    known = hasattr(data, "drawn_elsewhere") and data.drawn_elsewhere() is None
+    known = DatasetInterface(data).thread_unsafe_step() is None
     asked = any(dm.loader_options.get(name) for name in PROCESS_OPTIONS)
-    return dm._worker_type() == "auto" and known and not asked
+    return worker_type_of(dm) == "auto" and known and not asked
 
 
 def failing_samples(
@@ -188,8 +190,9 @@ def failing_samples(
     data = dm.train_dataset
     if isinstance(data, IterableDataset):
         return [*islice(_failing_in_turn(dm, data, limit), most)]
-    collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
-    keyed = KeyedDataset(data, collate_fn=None if hasattr(data, "get_batch") else collate)
+    collate = collate_of(dm, "train")
+    in_memory = DatasetInterface(data).batches is not None
+    keyed = KeyedDataset(data, collate_fn=None if in_memory else collate)
     found: list[str] = []
     hangs = False
 

@@ -17,6 +17,7 @@ from torch.utils.data import SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import bad_rows_of
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state
 from datamodules.seeding.sample_seeds import Indices
@@ -149,7 +150,8 @@ class Marks:
             ValueError: If answers and targets do not fit.
         """
         rows = self._planned[len(self._mine.rows)]
-        bad = self.dm.bad_rows(self.one.split) if hasattr(self.dm, "bad_rows") else []
+        ours = isinstance(self.dm, DataModule)
+        bad = bad_rows_of(self.dm, self.one.split) if ours else []
         rows = rows[~np.isin(rows, bad)]  # files that were skipped
         outputs = getattr(outputs, "logits", outputs)
         if not isinstance(outputs, Tensor) or len(outputs) != len(rows) or len(target) != len(rows):

@@ -69,7 +69,7 @@ def without_augmentation(dm: DataModule) -> None:
             "val" if split == "train" else split, **given
         )
     dm.__dict__["dataset"] = dataset
-    dm.__dict__["mix"] = lambda: None
+    dm.__dict__["_mix"] = lambda: None
     dm._datasets.pop("train", None)
 
 

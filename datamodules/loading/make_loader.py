@@ -1,15 +1,13 @@
-"""The only place that builds a loader: what its options may say, and what follows from them."""
+"""Build the loaders of all splits from checked options."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from datamodules.batches.bad_samples import SkippedFiles
@@ -19,13 +17,12 @@ from datamodules.sampling.sharded_sampler import RowBatches, ShardedBatchSampler
 from datamodules.settings.arguments import check_name, given_again
 from datamodules.settings.cpu_count import default_workers
 
-from .auto_workers import AutoWorkers
 from .fetch import KeyedDataset
 from .iterable import StreamBatches
 from .loader import Loader
 from .worker_faults import InSharedMemory, WorkerWatch
 
-# What the plan decides; given as loader options they would be lost.
+# Arguments of DataLoader that the sampling plan decides, and what to use instead.
 PLANNED = {
     "dataset": "pass it to the datamodule",
     "batch_size": "use batch_size=",
@@ -38,16 +35,33 @@ PROCESS_OPTIONS = ("multiprocessing_context", "worker_init_fn", "persistent_work
 LOADER_OPTIONS = tuple(p for p in inspect.signature(DataLoader).parameters if p not in PLANNED)
 
 
-def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | str | None) -> None:
-    """Refuse loader options that cannot work, when the datamodule is built.
+class DeliberateWorkers(int):
+    """A number of worker processes below 2 that was chosen on purpose.
+
+    Lightning advises more workers for any loader with ``num_workers < 2``, but for data in memory
+    more workers are 17 to 20 times slower, and worker threads are not counted. The comparison is
+    the one thing that reaches the check for this loader alone: a warning filter would silence the
+    advice for other people's loaders, too.
+
+    Delete it when a loader can opt out of Lightning's advice
+    (https://github.com/Lightning-AI/pytorch-lightning/issues/10182).
+    """
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
+def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | None) -> None:
+    """Refuse loader options that cannot work, before any data are read.
 
     Raises:
         ValueError: For an unknown option, one that the plan decides, or an impossible value.
     """
     whole = isinstance(num_workers, int) and not isinstance(num_workers, bool)
-    if num_workers not in (None, "auto") and (not whole or int(num_workers) < 0):
+    if num_workers is not None and (not whole or num_workers < 0):
         raise ValueError(
-            f"num_workers must be a whole number, at least 0, or 'auto', got {num_workers!r}"
+            f"num_workers must be a whole number, at least 0, or None for the default, got "
+            f"{num_workers!r}"
         )
     if options is not None and not isinstance(options, Mapping):
         raise ValueError(
@@ -59,7 +73,7 @@ def check_loader_options(options: Mapping[str, Any] | None, num_workers: int | s
             raise ValueError(f"loader_options={{{name!r}: ...}} has no effect; {remedy}")
         check_name(name, LOADER_OPTIONS, "loader option")
         if name == "in_order" and not value:
-            raise ValueError("in_order=False would part predictions from their rows; leave it out")
+            raise ValueError("in_order=False would mix up the rows of predictions; leave it out")
         if name == "prefetch_factor" and not (
             value is None or (isinstance(value, int) and value >= 1)
         ):
@@ -77,42 +91,41 @@ def make_loader(
     mix: Mix | None = None,
     skipped: SkippedFiles | None = None,
     collate_fn: Callable[[Any], Any] | None = None,
-    num_workers: int | AutoWorkers | None = None,
+    num_workers: int | None = None,
     worker_type: str = "auto",
     ranks: int = 1,
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
     persistent: bool = False,
 ) -> Loader:
-    """Loader of one split.
+    """Build the loader of one split.
 
     Args:
-        dataset: Map-style; one with ``get_batch(indices, seeds)`` is asked for whole batches.
-        sampler: The rank's part of the plan.
-        batch_size: Only told to Lightning, which builds a predict loader's batch sampler anew.
-        split: For ``"predict"`` the sampler is shown as Lightning records row indices from.
+        dataset: Map-style, see :mod:`datamodules.batches.dataset_interface`.
+        sampler: Batches of this rank.
+        batch_size: Shown to Lightning, which rebuilds the batch sampler of a predict loader.
+        split: Name of the split; Lightning records the row indices of ``"predict"``.
         with_rows: Make predict batches :class:`RowBatch`.
         normalizer: Applied to each batch in the consuming process; without worker processes a
-            :class:`Normalizer` is applied to each image as it is made.
-        mix: Draws MixUp or CutMix for each batch.
-        skipped: Leave files that cannot be read out of the batches, and note them here.
-        collate_fn: Samples to batch; None for a dataset that serves whole batches.
-        num_workers: None: the cores this process may use, none for data in memory. What finds the
-            number wants threads; where they cannot serve it is as None, and that is said.
+            :class:`Normalizer` is applied to each image when it is made.
+        mix: Applies MixUp or CutMix to each batch.
+        skipped: Leave out files that cannot be read, and record them here.
+        collate_fn: Samples to batch; None for a dataset that returns whole batches.
+        num_workers: None: the cores this process may use, or 0 for data in memory.
         worker_type: ``"process"``, ``"thread"`` or ``"auto"``.
         ranks: Processes of the run on this machine, which share its cores.
-        options: The user's own loader options; they win.
-        pin_memory: Default where the options do not say.
-        persistent: Keep the workers between epochs, where the options do not say.
+        options: The user's own arguments of ``DataLoader``; they take precedence.
+        pin_memory: Default of the option of that name.
+        persistent: Default of the option ``persistent_workers``.
     """
     chosen: dict[str, Any] = {
         "pin_memory": pin_memory,
         "persistent_workers": persistent,
-        # else torch draws its base seed from the user's own stream
+        # without one torch takes its base seed from the user's default generator
         "generator": torch.Generator().manual_seed(0),
         **{k: given_again(v, f"loader_options[{k!r}]") for k, v in (options or {}).items()},
     }
-    chosen.pop("drop_last", None)  # the plan knows
+    chosen.pop("drop_last", None)  # part of the plan
     keyed = KeyedDataset(
         dataset,
         collate_fn=chosen.pop("collate_fn", collate_fn),
@@ -122,16 +135,13 @@ def make_loader(
     workers, threads = _workers(
         keyed, num_workers, split, worker_type, options or {}, ranks=ranks, steps=len(sampler)
     )
-    if threads or hasattr(dataset, "get_batch") or not isinstance(num_workers, int):
-        # Chosen on purpose. Lightning advises from the core count alone, and for data in memory
-        # more workers are 17 to 20 times slower.
-        warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
+    deliberate = bool(threads) or keyed.interface.batches is not None or num_workers is None
     ahead = chosen.get("prefetch_factor") or 2
-    if not workers and type(normalizer) is Normalizer:  # of a subclass it is not known
+    if not workers and type(normalizer) is Normalizer:  # a subclass may work on whole batches
         keyed.normalizer = normalizer
     watch = None
     if workers:
-        if chosen.get("multiprocessing_context") is not None or _starts_afresh():
+        if chosen.get("multiprocessing_context") is not None or _default_method_pickles():
             _check_pickles(keyed, split)
         watch = WorkerWatch(
             keyed,
@@ -150,7 +160,7 @@ def make_loader(
         threads=threads,
         ahead=ahead,
         watch=watch,
-        **_for_workers(workers, chosen),
+        **_for_workers(DeliberateWorkers(workers) if deliberate else workers, chosen),
     )
 
 
@@ -162,9 +172,9 @@ def make_stream_loader(
     options: Mapping[str, Any] | None = None,
     pin_memory: bool = False,
 ) -> Loader:
-    """Loader of an iterable dataset, which makes its own batches.
+    """Build the loader of an iterable dataset, which makes its own batches.
 
-    Every worker reads the whole stream, so None means one worker.
+    Every worker reads the whole stream, so ``num_workers=None`` means one worker.
     """
     chosen: dict[str, Any] = {
         "pin_memory": pin_memory,
@@ -185,9 +195,9 @@ def make_plain_loader(
     collate_fn: Callable[[Any], Any] | None,
     skipped: SkippedFiles | None = None,
 ) -> Loader:
-    """Loader in order for ``overfit_batches``.
+    """Build a loader that reads in order, for ``overfit_batches``.
 
-    Lightning puts a ``SequentialSampler`` of its own there, which only a plain loader takes.
+    Lightning replaces its sampler by a ``SequentialSampler``, which only a plain loader accepts.
     """
     keyed = KeyedDataset(dataset, collate_fn=collate_fn, skip=skipped is not None)
     return Loader(
@@ -197,71 +207,69 @@ def make_plain_loader(
 
 def _workers(
     keyed: KeyedDataset,
-    asked: int | AutoWorkers | None,
+    num_workers: int | None,
     split: str,
     worker_type: str,
     options: Mapping[str, Any],
     *,
     ranks: int,
     steps: int,
-) -> tuple[int, int | AutoWorkers]:
-    """Number of processes and of threads that make the batches; one of the two is 0."""
-    if isinstance(asked, int):
-        count = asked
-    elif hasattr(keyed.dataset, "get_batch"):
+) -> tuple[int, int]:
+    """Return the number of worker processes and of worker threads; one of the two is 0."""
+    if num_workers is not None:
+        count = num_workers
+    elif keyed.interface.batches is not None:
         count = 0
     else:
         count = min(default_workers(ranks), steps)
-    if not count:
-        return 0, 0
-    why = _why_processes(keyed, split, worker_type, options)
-    auto = asked if isinstance(asked, AutoWorkers) else None
-    if why is None:
-        return 0, auto or count
-    if auto is not None:
-        rank_zero_info(f'num_workers="auto": {count} processes for {split}, not threads: {why}')
+    if count and _can_use_threads(keyed, split, worker_type, options):
+        return 0, count
     return count, 0
 
 
-def _why_processes(
+def _can_use_threads(
     keyed: KeyedDataset, split: str, worker_type: str, options: Mapping[str, Any]
-) -> str | None:
-    """What keeps a loader from threads, or None.
-
-    Threads take less CPU time where they may serve: no batch is sent, no process started.
+) -> bool:
+    """Return whether worker threads make the batches; they take less CPU time than processes.
 
     Raises:
-        ValueError: If threads were asked for and cannot serve.
+        ValueError: If the user chose threads for a dataset that cannot be read in threads.
     """
-    if worker_type == "process":
-        return 'worker_type="process"'
+    if worker_type == "process" or (
+        worker_type != "thread" and any(options.get(name) for name in PROCESS_OPTIONS)
+    ):
+        return False
     why = keyed.unfit_for_threads()
-    if worker_type != "thread":
-        asked = [name for name in PROCESS_OPTIONS if options.get(name)]
-        return f"{asked[0]} is for processes" if asked else why
-    if why is not None:
-        raise ValueError(f'worker_type="thread" cannot serve {split}: {why}; leave worker_type out')
-    return None
+    if why is not None and worker_type == "thread":
+        raise ValueError(
+            f'worker_type="thread" cannot be used for {split}: {why}; leave worker_type out'
+        )
+    return why is None
 
 
 def _for_workers(workers: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Options for so many processes, without what torch refuses where there are none."""
+    """Return the options for this number of processes, without those that torch refuses for 0."""
     refused = () if workers else WORKER_OPTIONS
     return {
         **{name: value for name, value in chosen.items() if name not in refused},
         "num_workers": workers,
-        "collate_fn": InSharedMemory() if workers else _as_is,  # batches come joined
+        "collate_fn": InSharedMemory() if workers else _as_is,  # batches are collated already
     }
 
 
-def _starts_afresh() -> bool:
-    # asking for the method would fix it: allow_none
+def _default_method_pickles() -> bool:
+    """Return whether worker processes are not forked by default, so that they get pickles."""
+    # without allow_none the call would set the method for the whole program
     method = torch.multiprocessing.get_start_method(allow_none=True)
     return (method or torch.multiprocessing.get_all_start_methods()[0]) != "fork"
 
 
 def _check_pickles(keyed: KeyedDataset, split: str) -> None:
-    """Workers that are not forked get everything by pickle: say early what cannot travel."""
+    """Refuse what cannot be pickled before a worker process starts; name the argument.
+
+    Raises:
+        ValueError: If the collate function, or an attribute of the dataset, cannot be pickled.
+    """
     parts = {"collate_fn": keyed.collate_fn, **vars(keyed.dataset), "dataset": keyed.dataset}
     for name, part in parts.items():
         try:

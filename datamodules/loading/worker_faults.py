@@ -1,4 +1,4 @@
-"""Worker processes that hang, or find no shared memory: said with the file and the remedy."""
+"""Report worker processes that hang or run out of shared memory, with the file and the remedy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch.utils.data import get_worker_info
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from datamodules.batches.nested import tensors_of
 
-SHARED = Path("/dev/shm")  # where Linux keeps what processes share; elsewhere there is none
-PLENTY = 1 << 30  # with so many bytes free no batch is made to measure it
+SHARED = Path("/dev/shm")  # shared memory of Linux
+PLENTY = 1 << 30  # bytes; with as many free the size of a batch is not measured
 REMEDY = (
     "raise its size (docker run --shm-size=1g), lower batch_size, num_workers or "
     'prefetch_factor, or pass worker_type="thread" or num_workers=0'
@@ -23,7 +24,7 @@ REMEDY = (
 
 
 def free_shared_memory() -> int | None:
-    """Bytes free for what processes share; None where the system does not say."""
+    """Return the free bytes of shared memory; None if the system does not tell."""
     try:
         return shutil.disk_usage(SHARED).free
     except OSError:
@@ -31,17 +32,18 @@ def free_shared_memory() -> int | None:
 
 
 class InSharedMemory:
-    """Puts a batch where the consumer gets it while an error can still be heard.
+    """Collate function that moves a worker's batch to shared memory, where an error is raised.
 
-    Torch does it in a thread of the queue: where shared memory is full, that thread prints a
-    traceback and goes on, and the consumer waits for ever (torch 2.14, ``/dev/shm`` of 12 MiB).
+    Torch does it in a thread of the queue: if shared memory is full, that thread prints a traceback
+    and continues, and the consumer waits forever (torch 2.14, ``/dev/shm`` of 12 MiB). Delete it
+    when torch raises that error in the consumer (https://github.com/pytorch/pytorch/issues/5040).
     """
 
     def __call__(self, batch: Any) -> Any:
-        """Move a worker's batch.
+        """Return the batch with its CPU tensors in shared memory.
 
         Raises:
-            RuntimeError: If it does not fit.
+            RuntimeError: If they do not fit.
         """
         if get_worker_info() is None:
             return batch
@@ -60,15 +62,16 @@ class InSharedMemory:
 
 
 class WorkerWatch:
-    """What a loader says about its worker processes before they start and when they hang.
+    """Checks shared memory before worker processes start and names the file if one hangs.
 
     Args:
-        keyed: The dataset in its form for workers; ``note`` is set on it where there is a limit.
+        keyed: The loader's :class:`~datamodules.loading.fetch.KeyedDataset`; with a timeout its
+            ``reading`` is set.
         split: Name of the split.
-        rows: Samples in a batch.
+        rows: Samples per batch.
         workers: Number of worker processes.
-        ahead: Batches that each makes ahead.
-        timeout: Seconds after which a batch is given up; 0: never.
+        ahead: Batches prepared ahead by each worker.
+        timeout: Seconds after which waiting for a batch is an error; 0: never.
     """
 
     def __init__(
@@ -76,22 +79,22 @@ class WorkerWatch:
     ) -> None:
         self.keyed, self.split, self.rows = keyed, split, rows
         self.workers, self.ahead, self.timeout = workers, ahead, timeout
-        self.said = False
+        self._warned = False
         self.reading = torch.full((workers,), -1, dtype=torch.int64)
         if timeout:
             keyed.reading = self.reading.share_memory_()  # type: ignore[no-untyped-call]
 
     def check_memory(self) -> None:
-        """Warn once where the workers' batches may not fit into shared memory.
+        """Warn once if the workers' batches may not fit into shared memory.
 
-        A sample is made to measure it, but only where there is little memory.
+        One sample is made to measure its size, but only if there is little memory.
         """
         free = free_shared_memory()
-        if self.said or free is None or free >= PLENTY:
+        if self._warned or free is None or free >= PLENTY:
             return
-        self.said = True
+        self._warned = True
         batch = 0
-        with suppress(Exception):  # a sample that fails does so again, in its turn
+        with suppress(Exception):  # a sample that fails is reported with its batch
             batch = self.rows * sum(
                 part.nbytes for part in tensors_of(self.keyed.__getitems__([0]))
             )
@@ -105,10 +108,11 @@ class WorkerWatch:
             )
 
     def over(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Hand batches on.
+        """Yield batches.
 
         Raises:
-            RuntimeError: If no batch came within ``timeout`` seconds; names what was being read.
+            RuntimeError: If there was no batch within ``timeout`` seconds; names the samples that
+                workers were reading.
         """
         try:
             yield from batches
@@ -118,21 +122,20 @@ class WorkerWatch:
             rows = sorted({row for row in self.reading.tolist() if row >= 0})
             names = ", ".join(map(self.keyed.name, rows[:4])) + ", ..." * (len(rows) > 4)
             raise RuntimeError(
-                f"no {self.split} batch came within timeout={self.timeout:g} seconds; "
-                f"the workers were at {names or 'no sample'}; see whether that file can be read, "
+                f"no {self.split} batch within timeout={self.timeout:g} seconds; the workers were "
+                f"reading {names or 'no sample'}; check that the file can be read, "
                 'or raise loader_options={"timeout": ...}'
             ) from error
 
 
 def end_workers(batches: Any) -> None:
-    """End the worker processes of torch's iterator now.
+    """Shut down the worker processes of torch's iterator now.
 
-    An error's traceback keeps the iterator in a cycle of references. Collected with its queues at
-    some later time, it cannot reach its workers any more and waits 5 seconds for each.
+    The traceback of an error keeps the iterator in a reference cycle. Garbage collected later, it
+    cannot reach its workers any more and waits 5 seconds for each.
     """
-    end = getattr(batches, "_shutdown_workers", None)
-    if end is not None:
-        end()
+    if isinstance(batches, _MultiProcessingDataLoaderIter):
+        batches._shutdown_workers()
 
 
 def _mib(size: int | None) -> str:

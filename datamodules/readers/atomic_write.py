@@ -1,4 +1,4 @@
-"""Writing that a full disk may stop: the error names the file, and no half file is left."""
+"""Write files so that the error of a full disk names the file and no partial file is left."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 FULL = {
     errno.ENOSPC: "free some space",
     errno.EFBIG: "raise the limit of a file's size",
-    getattr(errno, "EDQUOT", -1): "free some of your quota",
+    errno.EDQUOT: "free some of your quota",
 }
 
 
 @contextmanager
 def named_writes(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Give the path to the system's errors about writing, which come without it.
+    """Add the path to the system's write errors, which do not have it.
 
     Args:
-        path: The file, or the folder that holds it.
+        path: The file, or its folder.
         remove: Whether to remove the file after an error.
 
     Raises:
-        OSError: The system's own, with the path, and what to do about a full disk.
+        OSError: The system's error, with the path and a remedy for a full disk.
     """
     try:
         yield
@@ -35,13 +35,16 @@ def named_writes(path: Path, *, remove: bool = False) -> Iterator[None]:
         if not isinstance(error, OSError) or error.errno is None:
             raise
         remedy = FULL.get(error.errno)
-        said = error.strerror if remedy is None else f"{error.strerror} ({remedy})"
-        place = error.filename2 or error.filename or str(path)  # of a copy, where it goes
-        raise OSError(error.errno, said, place) from error
+        message = error.strerror if remedy is None else f"{error.strerror} ({remedy})"
+        name = error.filename2 or error.filename or str(path)  # filename2: target of a copy
+        raise OSError(error.errno, message, name) from error
 
 
 def write_all(file: io.FileIO, content: bytes) -> None:
-    """Write to an unbuffered file, which may take a part at a time; a buffer fails when closed."""
+    """Write to an unbuffered file, which may accept fewer bytes than it is given.
+
+    A buffered file would raise the error of a full disk only when it is closed.
+    """
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]

@@ -1,4 +1,4 @@
-"""Results kept on disk between runs, named by what they were made from."""
+"""Cache results on disk between runs, under a digest of their inputs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def cache_folder() -> Path:
-    """``$DATAMODULES_CACHE``, else a folder in the platform's place for caches.
+    """Return ``$DATAMODULES_CACHE``, or a folder in the cache directory of the platform.
 
-    Entries are named by their content, so the folder can be deleted at any time.
+    The folder can be deleted at any time.
     """
     if chosen := os.environ.get("DATAMODULES_CACHE"):
         return Path(chosen).expanduser()
@@ -35,15 +35,15 @@ def cache_folder() -> Path:
 def cached(
     name: str, make: Callable[[], T], read: Callable[[Path], T], write: Callable[[T, Path], Any]
 ) -> T:
-    """Read an entry of the cache, or make it, and write it whole or not at all.
+    """Read an entry of the cache; if there is none, make it and write it atomically.
 
-    A cache that cannot be written only costs time, so it is no error.
+    A cache that cannot be written is not an error: the entry is made again next time.
 
     Args:
-        name: File name, with a digest of everything that the content follows from.
+        name: File name, with a digest of everything that the content depends on.
         make: Makes the content.
-        read: Reads it; whatever it raises, the entry is made again.
-        write: Writes it to a path.
+        read: Reads the content from a path; if it raises any error, the entry is made again.
+        write: Writes the content to a path.
     """
     path = cache_folder() / name
     if path.is_file():
@@ -51,7 +51,7 @@ def cached(
             return read(path)
     made = make()
     half: Path | None = None
-    with suppress(OSError, RuntimeError):  # torch says a full disk by RuntimeError
+    with suppress(OSError, RuntimeError):  # torch raises RuntimeError if the disk is full
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=path.parent)
         os.close(handle)
@@ -65,20 +65,20 @@ def cached(
 
 
 def written_once(name: str, write: Callable[[Path], None]) -> Path:
-    """Folder ``name`` of the cache, written under another name and switched in when whole."""
+    """Return folder ``name`` of the cache; written under another name and then renamed."""
     folder = cache_folder() / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
-    whole = half / name  # mkdtemp's own folder is for its user alone
+    whole = half / name  # the folder made by mkdtemp is private to its user
     try:
         whole.mkdir()
         with named_writes(whole):
             write(whole)
         whole.rename(folder)
     except OSError:
-        if not folder.is_dir():  # else another process was faster, with the same content
+        if not folder.is_dir():  # otherwise another process was faster, with the same content
             raise
     finally:
         shutil.rmtree(half, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""CSV to a polars frame: whole and exact, or the line that hinders is named."""
+"""Read CSV files into polars frames; a damaged record is an error that names its line."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .csv_records import Layout, count_even, count_regular, find_layout, parse_records
-from .distinct import MOSTLY_UNLIKE
-from .encodings import Text, give_back, read_text
+from .csv_layout import Layout, count_even, count_regular, find_layout
+from .delimited import read_records
+from .distinct import MEAN_REPEATS
+from .encodings import Text, read_text, release_pages
 
 if TYPE_CHECKING:
     import polars as pl
 
 log = logging.getLogger(__name__)
 FLOAT = re.compile(r"-?\d+\.\d+([eE][+-]?\d+)?$")
-# Fewer cells in the sample do not show whether texts come again.
-MANY_CELLS = 100
 NUMBER = re.compile(r"-?\d{1,15}$|" + FLOAT.pattern)
+# Fewer cells do not show whether texts repeat.
+MANY_CELLS = 100
 
 
 class CsvFrame(NamedTuple):
-    """A CSV file as texts, or codes of them; columns of plain decimal numbers come as float64.
+    """Cells of a CSV file as strings or categories; columns of plain decimal numbers as float64.
 
     Attributes:
-        frame: One column a name.
-        notes: What a user should know about the reading.
-        twice: Names that two columns bear; the later one's was changed.
+        frame: One column per name.
+        notes: Notes for the user.
+        twice: Names of two columns each; the second column was renamed.
         separator: One character.
-        blanks: Whether a blank follows each separator, and belongs to it.
+        blanks: Whether each separator is followed by a blank that is not part of the cell.
     """
 
     frame: pl.DataFrame
@@ -52,18 +53,18 @@ def read_csv(
 ) -> CsvFrame:
     """Read a CSV file.
 
-    Polars reads what every reader understands alike, which one pass over the bytes tells first;
-    the rest is read record by record.
+    Polars reads text on which every CSV reader agrees, as one pass over the bytes shows first;
+    any other text is read record by record.
 
     Args:
         path: The file.
-        separator: See :func:`~datamodules.tables.table.read_table`, as the next two.
-        encoding: As above.
-        column_names: As above.
-        points: Whether ``1.234`` may be read as a number at once.
+        separator: See :func:`~datamodules.tables.table.read_table`.
+        encoding: See :func:`~datamodules.tables.table.read_table`.
+        column_names: See :func:`~datamodules.tables.table.read_table`.
+        points: Whether ``1.234`` may be read as a number.
 
     Raises:
-        ValueError: If a record is ragged or a quote is left open; names the lines.
+        ValueError: If a record is ragged or a quote is not closed; names the lines.
     """
     text = read_text(path, encoding)
     layout = find_layout(path.name, text, separator)
@@ -72,51 +73,53 @@ def read_csv(
         raise ValueError(
             f"column_names has {len(column_names)} names, {path.name} has {width} columns"
         )
-    names, twice, notes = _clean(layout.header if column_names is None else column_names)
+    names, twice, notes = _unique_names(layout.header if column_names is None else column_names)
     notes = [*text.notes, *layout.notes, *(f"{path.name}: {note}" for note in notes)]
     if path.suffix.lower() in (".parquet", ".pq"):
-        notes.append(f"{path.name} holds CSV, whatever its name says")
-    headed = column_names is None
-    if headed and (number := _like_data(layout.header)):
+        notes.append(f"{path.name} is CSV, despite its name")
+    has_header = column_names is None
+    if has_header and (number := _number_in(layout.header)):
         notes.append(
-            f"{path.name}: the first line names the columns but holds numbers such as {number!r}; "
-            "if it is data, name the columns with column_names="
+            f"{path.name}: the first line names the columns but contains numbers such as "
+            f"{number!r}; if it is data, name the columns with column_names="
         )
-        log.warning(notes[-1])  # else a row would be lost unseen
-    frame = _read_regular(path, text, layout, names, headed=headed, points=points)
+        log.warning(notes[-1])  # a row would be lost unseen
+    frame = _read_regular(path, text, layout, names, has_header=has_header, points=points)
     if frame is None:
-        frame = _read_slowly(path, text, layout, names, headed)
-    if headed:
-        _check_repeated(path.name, frame, layout.header)
+        frame = _read_by_record(path, text, layout, names, has_header=has_header)
+    if has_header:
+        _check_repeated_header(path.name, frame, layout.header)
     cells = [cell for record in layout.sample for cell in record[1:]]
     blanks = bool(cells) and all(cell[:1] in (" ", "") for cell in cells)
     return CsvFrame(frame, notes, twice, layout.separator, blanks)
 
 
 def _read_regular(
-    path: Path, text: Text, layout: Layout, names: Sequence[str], *, headed: bool, points: bool
+    path: Path, text: Text, layout: Layout, names: Sequence[str], *, has_header: bool, points: bool
 ) -> pl.DataFrame | None:
-    """Read by polars what every reader understands alike; None for anything else."""
+    """Read by polars if every CSV reader agrees on the text; return None otherwise."""
     import polars as pl
 
-    ends_once, has_quotes = _ends_once(text, layout.start), _has(text, b'"', layout.start)
-    if ends_once is not None and has_quotes:
+    single_ends, has_quotes = _single_ends(text, layout.start), _has(text, b'"', layout.start)
+    if single_ends is None:
+        data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
+    elif has_quotes:
         return None
-    data = np.frombuffer(text.data, np.uint8)[layout.start : text.end]
-    if ends_once is not None:
-        data = np.frombuffer(ends_once, np.uint8)
+    else:
+        data = np.frombuffer(single_ends, np.uint8)
     bare = len(names) > 1 and not has_quotes
-    # polars refuses a record that is too long, so that an even count shows that none is too short
+    # polars refuses a record that is too long: an even count then shows that none is too short
     count = count_even if bare else count_regular
     records = count(data, separator=layout.separator, width=len(names))
     if records is None or any("\n" in cell or "\r" in cell for cell in layout.header):
         return None
-    give_back(text)
-    as_is = text.as_is and layout.start == 0
-    source: Any = path if as_is else text.data[layout.start : text.end]
-    source = source if ends_once is None else ends_once
-    few = _few_texts(layout.sample, len(names)) if bare else set()
-    texts = [pl.Categorical if i in few else pl.String for i in range(len(names))]
+    release_pages(text)
+    source: Any = single_ends
+    if single_ends is None:
+        as_is = text.as_is and layout.start == 0
+        source = path if as_is else text.data[layout.start : text.end]
+    repeating = _repeating_columns(layout.sample, len(names)) if bare else set()
+    texts = [pl.Categorical if i in repeating else pl.String for i in range(len(names))]
     floats = _float_columns(layout.sample, len(names)) if points else set()
     for numeric in (floats, set()) if floats else (set(),):
         dtypes = [pl.Float64 if i in numeric else kind for i, kind in enumerate(texts)]
@@ -124,25 +127,25 @@ def _read_regular(
             frame = pl.read_csv(
                 source,
                 has_header=False,
-                skip_rows=int(headed),
+                skip_rows=int(has_header),
                 separator=layout.separator,
                 schema=dict(zip(names, dtypes, strict=True)),
                 glob=False,
             )
         except pl.exceptions.PolarsError:
-            continue  # a cell further down is no number: all columns as texts then
-        if frame.height == records - headed:
+            continue  # a later cell is no number: read all columns as strings
+        if frame.height == records - has_header:
             return frame
     return None
 
 
-def _ends_once(text: Text, start: int) -> bytes | None:
-    """The text with one end for each line where lines end twice, else None.
+def _single_ends(text: Text, start: int) -> bytes | None:
+    r"""Return the text with ``\r\r\n`` replaced by ``\n``, or None if there is nothing to replace.
 
-    Python writes such lines on Windows without ``newline=""``. To polars the first return is a part
-    of the cell, but for the last row, whose end is cut.
+    Python writes such lines on Windows without ``newline=""``. Polars would keep ``\r`` as part of
+    the last cell of a row.
     """
-    # the one byte first: three at once take 1 ns a byte
+    # one byte first: searching for three takes 1 ns per byte
     if not _has(text, b"\r", start) or not _has(text, b"\r\r\n", start):
         return None
     return bytes(text.data[start : text.end]).replace(b"\r\r\n", b"\n")
@@ -152,40 +155,33 @@ def _has(text: Text, part: bytes, start: int) -> bool:
     return bool(text.data.find(part, start, text.end) >= 0)
 
 
-def _read_slowly(
-    path: Path, text: Text, layout: Layout, names: Sequence[str], headed: bool
+def _read_by_record(
+    path: Path, text: Text, layout: Layout, names: Sequence[str], *, has_header: bool
 ) -> pl.DataFrame:
-    """Read record by record; names the line of a damaged one."""
     import polars as pl
 
-    records = parse_records(
-        text.data[layout.start : text.end].decode(),
-        name=path.name,
-        separator=layout.separator,
-        width=len(names),
-        line=layout.line,
-    )[int(headed) :]
-    cells = {name: [record[i] for record in records] for i, name in enumerate(names)}
+    content = text.data[layout.start : text.end].decode()
+    try:
+        records = read_records(content, layout.separator, first_line=layout.line).cells
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    cells = {n: [record[i] for record in records[has_header:]] for i, n in enumerate(names)}
     return pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String))
 
 
 def _float_columns(sample: Sequence[Sequence[str]], width: int) -> set[int]:
-    """Columns that are decimal numbers in the sample: read as numbers at once, a third faster."""
-    found = set()
-    for i in range(width):
-        cells = [record[i] for record in sample if len(record) > i and record[i]]
-        if cells and all(FLOAT.match(cell) for cell in cells):
-            found.add(i)
-    return found
+    """Return columns of decimal numbers in the sample: read as float64, a third faster."""
+    columns = ([r[i] for r in sample if len(r) > i and r[i]] for i in range(width))
+    return {i for i, cells in enumerate(columns) if cells and all(map(FLOAT.match, cells))}
 
 
-def _few_texts(sample: Sequence[Sequence[str]], width: int) -> set[int]:
-    """Columns whose texts come again and again in the sample: read as codes at once."""
-    columns = ([record[i] for record in sample if len(record) > i] for i in range(width))
-    return {i for i, c in enumerate(columns) if MANY_CELLS <= len(c) >= MOSTLY_UNLIKE * len({*c})}
+def _repeating_columns(sample: Sequence[Sequence[str]], width: int) -> set[int]:
+    """Return columns whose strings repeat in the sample: read as categories."""
+    columns = ([r[i] for r in sample if len(r) > i] for i in range(width))
+    return {i for i, c in enumerate(columns) if MANY_CELLS <= len(c) >= MEAN_REPEATS * len({*c})}
 
 
-def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> None:
+def _check_repeated_header(name: str, frame: pl.DataFrame, header: Sequence[str]) -> None:
     import polars as pl
 
     if frame.schema[frame.columns[0]] == pl.Float64:
@@ -198,8 +194,8 @@ def _check_repeated(name: str, frame: pl.DataFrame, header: Sequence[str]) -> No
             )
 
 
-def _like_data(header: Sequence[str]) -> str:
-    """A number among the names; none where whole numbers count up, as years do."""
+def _number_in(header: Sequence[str]) -> str:
+    """Return a number among the names, or ``""``; ascending whole numbers, such as years, pass."""
     numbers = [cell.strip() for cell in header if NUMBER.match(cell.strip())]
     if len(numbers) > 1 and not any(FLOAT.match(number) for number in numbers):
         values = [int(number) for number in numbers]
@@ -208,23 +204,23 @@ def _like_data(header: Sequence[str]) -> str:
     return numbers[0] if numbers else ""
 
 
-def _clean(header: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Names without blanks round them, each once; those that came twice; notes."""
+def _unique_names(header: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Strip and number the names so that each is unique; return them, those repeated, and notes."""
     names: list[str] = []
     twice, notes = [], []
     bare = [cell.strip() for cell in header]
     if bare != list(header):
-        notes.append("blanks round column names were removed")
+        notes.append("blanks around column names were removed")
     for i, name in enumerate(bare):
         if not name:
             name = f"unnamed_{i}"
-            notes.append(f"column {i} has no name and is called {name!r}")
+            notes.append(f"column {i} has no name and is now called {name!r}")
         first, count = name, 1
         while name in names or (count > 1 and name in bare):
             count += 1
             name = f"{first}_{count}"
         if count > 1:
             twice.append(first)
-            notes.append(f"two columns are called {first!r}; the later one is called {name!r}")
+            notes.append(f"two columns are called {first!r}; the second one is now called {name!r}")
         names.append(name)
     return names, twice, notes

@@ -1,4 +1,4 @@
-"""A text file as UTF-8: byte-order marks, encodings found or given, line ends, gzip."""
+"""Read text files as UTF-8, whatever their encoding, byte-order mark, line ends or gzip."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import gzip
 import mmap
 import re
+import sys
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 BLOCK = 1 << 24
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is its beginning
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -26,11 +27,11 @@ class Text(NamedTuple):
     """A text file as UTF-8.
 
     Attributes:
-        data: All bytes; a memory map where nothing had to be converted.
-        start: First byte behind a byte-order mark.
-        end: Last byte before the closing line ends.
-        as_is: Whether the file itself holds ``data``, so that it may be read by its path.
-        notes: What a user should know, such as an encoding that was found.
+        data: All bytes; a memory map if nothing had to be converted.
+        start: Offset after a byte-order mark.
+        end: Offset of the line ends that close the file.
+        as_is: Whether ``data`` is the content of the file, so that the path may be read instead.
+        notes: Notes for the user, such as a detected encoding.
     """
 
     data: bytes | mmap.mmap
@@ -41,23 +42,26 @@ class Text(NamedTuple):
 
 
 def read_text(path: Path, encoding: str | None = None) -> Text:
-    """Map a file into memory and turn it into UTF-8 where it is something else.
+    """Map a file into memory; convert it to UTF-8 if it has another encoding.
 
-    Without ``encoding`` a byte-order mark decides, then UTF-8; what is not UTF-8 is read as
-    cp1252 (Latin-1 and the Windows signs) where that gives words of a Western language.
+    Without ``encoding``, a byte-order mark decides, then UTF-8 is tried, then cp1252 (Windows
+    Latin-1), which must give words of a Western language.
 
     Raises:
-        ValueError: If the file is empty, an archive, or in an encoding that was not found.
+        ValueError: If the file is empty, an archive, or its encoding is not detected.
     """
-    data, as_is = _opened(path)
-    found = _encoding(path.name, data) if encoding is None else encoding
+    data, as_is = _open(path)
     notes = []
-    if encoding is None and found == "cp1252":
-        notes = [f"{path.name} is not UTF-8 and was read as cp1252; encoding= says otherwise"]
-    if _known(found) != "utf-8":
-        data, as_is = _decoded(path.name, data[:], found).encode(), False
-    elif encoding is not None:
-        _decoded(path.name, data[:], found)  # a promise that has to hold
+    try:
+        found = _find_encoding(data) if encoding is None else encoding
+        if encoding is None and found == "cp1252":
+            notes = [f"{path.name} is not UTF-8 and was read as cp1252; encoding= changes that"]
+        if encoding is not None or found != "utf-8":
+            text = decode(data[:], found)
+            if codecs.lookup(found).name != "utf-8":
+                data, as_is = text.encode(), False
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
     head = data[: 1 << 20]
     if b"\n" not in head and b"\r" in head:
         data, as_is = data[:].replace(b"\r", b"\n"), False
@@ -65,24 +69,24 @@ def read_text(path: Path, encoding: str | None = None) -> Text:
     while end > start and data[end - 1] in b"\r\n":
         end -= 1
     if end == start:
-        raise ValueError(f"{path.name} holds no rows: it is empty but for line ends")
+        raise ValueError(f"{path.name} has no rows: it contains line ends only")
     plain = start == 0 and data[end : end + 3] in (b"", b"\n", b"\r\n")
     return Text(data, start, end, as_is and plain, notes)
 
 
-def give_back(text: Text) -> None:
-    """Give a mapped file's pages back to the system; they are read anew when asked for.
+def release_pages(text: Text) -> None:
+    """Return the pages of a mapped file to the system, which reads them again on access.
 
-    They count as this process's memory until then: 400 MB of a file of 400 MB.
+    Until then they count as memory of this process: 400 MB for a file of 400 MB.
     """
-    if isinstance(text.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if isinstance(text.data, mmap.mmap) and sys.platform == "linux":
         text.data.madvise(mmap.MADV_DONTNEED)
 
 
-def _opened(path: Path) -> tuple[bytes | mmap.mmap, bool]:
-    """Bytes of a file, unzipped where need be, and whether the file itself holds them."""
+def _open(path: Path) -> tuple[bytes | mmap.mmap, bool]:
+    """Return the bytes of a file, decompressed, and whether the file was not compressed."""
     if path.stat().st_size == 0:
-        raise ValueError(f"{path.name} holds no rows: it has 0 bytes")
+        raise ValueError(f"{path.name} has no rows: it has 0 bytes")
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if data[:4] == b"PK\x03\x04":
@@ -94,17 +98,18 @@ def _opened(path: Path) -> tuple[bytes | mmap.mmap, bool]:
     try:
         unzipped = gzip.decompress(data[:])
     except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path.name} is a damaged gzip file ({error}); get it anew") from error
+        raise ValueError(
+            f"{path.name} is a damaged gzip file ({error}); download it again"
+        ) from error
     if not unzipped:
-        raise ValueError(f"{path.name} holds no rows: it has 0 bytes within the gzip file")
+        raise ValueError(f"{path.name} has no rows: the gzip file contains 0 bytes")
     return unzipped, False
 
 
-def _encoding(name: str, data: bytes | mmap.mmap) -> str:
-    for mark, encoding in BOMS:
-        if data[: len(mark)] == mark:
-            _decoded(name, data[:], encoding)  # a mark is a promise: the rest may break it
-            return encoding
+def _find_encoding(data: bytes | mmap.mmap) -> str:
+    if encoding := find_bom(data):
+        decode(data[:], encoding)  # the text after the mark may be something else
+        return encoding
     head = data[:4096]
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         if head[first::2].count(0) > 0.4 * len(head) / 2:
@@ -120,15 +125,12 @@ def _encoding(name: str, data: bytes | mmap.mmap) -> str:
         del block, whole
         if _is_western(data[:]):
             return "cp1252"
-        raise ValueError(
-            f"{name} is not UTF-8: byte 0x{data[wrong]:02x} in line {data[:wrong].count(10) + 1}; "
-            "pass encoding=, such as 'cp1252' or 'cp1251', or mend the file"
-        ) from error
+        raise ValueError(wrong_byte(data, wrong, "UTF-8")) from error
     return "utf-8"
 
 
 def _is_western(data: bytes) -> bool:
-    """Whether cp1252 gives words, in which letters with accents are the smaller part."""
+    """Return whether cp1252 gives words with fewer accented than plain letters."""
     try:
         text = data.decode("cp1252")
     except UnicodeDecodeError:
@@ -137,21 +139,36 @@ def _is_western(data: bytes) -> bool:
     return 2 * sum(letter > "\x7f" for letter in words) <= len(words)
 
 
-def _known(encoding: str) -> str:
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError as error:
-        raise ValueError(
-            f"unknown encoding {encoding!r}; write it as Python does, such as 'utf-8' or 'cp1252'"
-        ) from error
+def find_bom(data: bytes | mmap.mmap) -> str | None:
+    """Return the encoding of a byte-order mark."""
+    return next((encoding for mark, encoding in BOMS if data[: len(mark)] == mark), None)
 
 
-def _decoded(name: str, data: bytes, encoding: str) -> str:
+def decode(data: bytes, encoding: str) -> str:
+    r"""Decode bytes; a byte-order mark is kept.
+
+    Raises:
+        ValueError: If the encoding is unknown, or is not that of the data; names the line.
+
+    Example:
+        >>> decode(b"caf\xe9", "utf-8")
+        Traceback (most recent call last):
+        ValueError: line 1: byte 0xe9 is not utf-8; pass encoding=, such as 'cp1252' or 'gb18030'
+    """
     try:
         return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(10) + 1
+    except LookupError as error:
         raise ValueError(
-            f"{name} is not {encoding}: byte 0x{data[error.start]:02x} in line {line}; pass the "
-            "encoding it was written in, leave encoding= out to have it found, or mend the file"
+            f"unknown encoding {encoding!r}; pass a name of Python, such as 'utf-8' or 'cp1252'"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(wrong_byte(data, error.start, encoding)) from error
+
+
+def wrong_byte(data: bytes | mmap.mmap, at: int, encoding: str) -> str:
+    """Return the message for a byte that is not in an encoding."""
+    line = data[:at].count(b"\n") + 1
+    return (
+        f"line {line}: byte 0x{data[at]:02x} is not {encoding}; pass encoding=, such as 'cp1252' "
+        "or 'gb18030'"
+    )

@@ -1,4 +1,4 @@
-"""Opens .npy files that may be damaged."""
+"""Open .npy files that may be damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# what NumPy's parser of headers lets through, beside its own ValueError
+# raised by NumPy's header parser for damaged files, beside its own ValueError
 DAMAGED = (
     *(ValueError, EOFError, OverflowError, TypeError, SyntaxError, tokenize.TokenError),
     *(MemoryError, RecursionError),
@@ -17,16 +17,18 @@ DAMAGED = (
 
 
 def open_array(path: Path) -> npt.NDArray[Any]:
-    """Map a .npy file; nothing is read before its size is known to hold what its header says.
+    """Map a .npy file into memory after its size was compared with its header.
 
     Returns:
-        A read-only array on the file, of the shape and dtype that are written there.
+        A read-only array backed by the file.
 
     Raises:
-        OSError: The system's own, with the path: FileNotFoundError, PermissionError and so on.
-        ValueError: If it is no .npy file, damaged, cut off, or holds Python objects.
+        OSError: If the file cannot be opened.
+        ValueError: If it is not a .npy file, is truncated or damaged, or contains Python objects.
     """
     try:
         return np.lib.format.open_memmap(path, "r")
     except DAMAGED as error:
-        raise ValueError(f"{path.name} is no whole .npy file ({error}); write it again") from error
+        raise ValueError(
+            f"{path.name} is not a complete .npy file ({error}); write it again"
+        ) from error

@@ -1,4 +1,4 @@
-"""Long lists of paths in one tensor, which workers share."""
+"""Store a long list of paths in one tensor that workers share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PathBytes(NamedTuple):
 
     Attributes:
         content: (B,) uint8.
-        places: (2, N) int64, the first byte of each path and the one behind its last.
+        places: (2, N) int64, start and end of each path in ``content``.
     """
 
     content: npt.NDArray[np.uint8]
@@ -25,11 +25,11 @@ class PathBytes(NamedTuple):
 
 
 class PathList(Sequence[str]):
-    """N paths in one uint8 tensor: handed to workers without a copy.
+    """N paths in one uint8 tensor, which workers get without a copy.
 
-    200,000 paths as a list of str cost each worker that reads them 30 MiB, since reading a str
-    writes its reference count; as one NumPy array 19 MiB under spawn; as one tensor 0.2 MiB under
-    fork, forkserver and spawn.
+    Each worker that reads 200,000 paths takes 30 MiB for a list of str, since reading a str
+    writes its reference count, 19 MiB for a NumPy array under spawn, and 0.2 MiB for a tensor
+    under fork, forkserver and spawn.
 
     Example:
         >>> paths = PathList(["a/b.png", "c.png"])
@@ -43,7 +43,7 @@ class PathList(Sequence[str]):
 
     @classmethod
     def joined(cls, parts: Sequence[PathBytes]) -> PathList:
-        """The paths of several parts, one part behind the other."""
+        """Concatenate the paths of several parts."""
         starts = np.cumsum([0, *(len(part.content) for part in parts)])
         moved = [part.places + start for part, start in zip(parts, starts[:-1], strict=True)]
         content = np.concatenate([np.zeros(0, np.uint8), *(part.content for part in parts)])
@@ -64,7 +64,7 @@ class PathList(Sequence[str]):
         index = index + len(self) if index < 0 else index
         if not 0 <= index < len(self):
             raise IndexError(f"path {index} of {len(self)}")
-        if self._views is None:  # NumPy finds a place in a tenth of torch's time
+        if self._views is None:  # NumPy indexes in a tenth of torch's time
             self._views = self.encoded()
         content, (starts, ends) = self._views
         return os.fsdecode(content[starts[index] : ends[index]].tobytes())
@@ -74,23 +74,23 @@ class PathList(Sequence[str]):
         return (os.fsdecode(content[a:b]) for a, b in self._places.t().tolist())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_views": None}  # tensors alone travel without a copy
+        return {**self.__dict__, "_views": None}  # only tensors are shared with workers
 
     def encoded(self) -> PathBytes:
-        """Content and places, not copied."""
+        """Return content and places without a copy."""
         return PathBytes(self._bytes.numpy(), self._places.numpy())
 
     def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> PathList:
-        """The paths at ``indices``, in the same memory."""
+        """Return the paths at ``indices``, in the same memory."""
         rows = torch.from_numpy(np.asarray(indices, np.int64))
         return PathList([])._hold(self._bytes, self._places[:, rows])
 
 
 def encode_paths(paths: Sequence[str]) -> PathBytes:
-    """Encode paths as the system does."""
-    # a zero behind each: encoded and cut in one go, in a seventh of the time one by one takes
+    """Encode paths in the encoding of the file system."""
+    # joined by zeros: encoding all at once takes a seventh of the time
     content = np.frombuffer(os.fsencode("\0".join([*paths, ""])), np.uint8)
     ends = np.flatnonzero(content == 0)
-    if len(ends) != len(paths):  # no path holds a zero, but the texts of a table may
+    if len(ends) != len(paths):  # no path contains a zero, but cells of a table may
         ends = np.cumsum([len(os.fsencode(path)) + 1 for path in paths]) - 1
     return PathBytes(content, np.stack([np.append(0, ends[:-1] + 1)[: len(ends)], ends]))

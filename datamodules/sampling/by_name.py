@@ -1,4 +1,4 @@
-"""Kinds of sampling by their short names, and the plan of a train split."""
+"""Sampling strategies by name, and the plan of a train split."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from datamodules.batches.dataset_interface import DatasetInterface
 
 from .by_class import Pairs, Stratified
 from .length_buckets import LengthBuckets
@@ -23,21 +25,25 @@ SAMPLINGS: dict[str, Callable[[], Sampling]] = {
 }
 
 
-def facts_of(dataset: Any, *, batch_size: int, drop_last: bool, classes: bool) -> Facts:
-    """What a kind of sampling may know of a train dataset.
+def facts_of(
+    dataset: DatasetInterface, *, batch_size: int, drop_last: bool, classes: bool
+) -> Facts:
+    """Return what a sampling strategy may know about a train dataset.
 
     Args:
-        dataset: With ``targets`` (n,) and ``lengths`` (n,) as far as it has them.
-        batch_size: Rows of a batch.
-        drop_last: Leave an incomplete last step out.
-        classes: Whether the targets are one class a sample.
+        dataset: Its ``targets`` (n,) and ``lengths`` (n,) are used if it has them.
+        batch_size: Samples per batch.
+        drop_last: Leave out an incomplete last step.
+        classes: Whether the targets are one class per sample.
+
+    Example:
+        >>> facts_of(DatasetInterface(range(5)), batch_size=2, drop_last=False, classes=True)
+        Facts(n=5, batch_size=2, drop_last=False, labels=None, lengths=None)
     """
-    labels = getattr(dataset, "targets", None) if classes else None
+    labels, lengths = dataset.targets if classes else None, dataset.lengths
     single = labels is not None and np.ndim(labels) == 1
-    lengths = getattr(dataset, "lengths", None)
-    lengths = lengths() if callable(lengths) else lengths
     return Facts(
-        n=len(dataset),
+        n=len(dataset.dataset),
         batch_size=batch_size,
         drop_last=drop_last,
         labels=np.asarray(labels, np.int64) if single else None,
@@ -46,7 +52,7 @@ def facts_of(dataset: Any, *, batch_size: int, drop_last: bool, classes: bool) -
 
 
 def make_plan(sampler: Any, facts: Facts) -> Any:
-    """Plan of a short name, a :class:`Sampling`, or a user's own plan as it is."""
+    """Return the plan of a strategy's name or a :class:`Sampling`; a user's own plan as it is."""
     if isinstance(sampler, str):
         sampler = SAMPLINGS[sampler]()
     return sampler.plan(facts) if isinstance(sampler, Sampling) else sampler

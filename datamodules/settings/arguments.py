@@ -99,7 +99,7 @@ def given_again(value: Any, argument: str) -> Any:
     """
     if isinstance(value, str) and value.startswith("<"):
         raise ValueError(
-            f"the checkpoint was written with {argument}={value} of your own, which it cannot "
+            f"the checkpoint was written with your own {argument}={value}, which it cannot "
             f"store; pass {argument}= again"
         )
     return value

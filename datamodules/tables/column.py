@@ -1,4 +1,4 @@
-"""Cells of one polars column as NumPy numbers and words; the rules of what is a number."""
+"""Convert a polars column to NumPy numbers and strings; the rules of what is a number."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 Style = Literal["plain", "signs", "comma", "date"]
 NULL_WORDS = ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null")
-EXACT = 2**53  # the largest range in which float64 holds every whole number
+EXACT = 2**53  # float64 represents every whole number up to here
 DAY = 86_400_000_000  # microseconds
-# A code or a telephone number, not a quantity: 00501, +49301234567, more digits than float64 has.
+# A postal code or phone number, not a quantity: 00501, +49301234567, more digits than float64 has.
 CODE = r"^[+-]?0\d|^\+\d{7,}$|^[+-]?\d{16,}$"
 SIGN = r"([$€£¥%])"
 SIGNS = r"^([+-]?)[$€£¥]\s*|\s*[$€£¥%]$"
@@ -28,16 +28,16 @@ ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d
 
 
 class CellRules(NamedTuple):
-    """What is asked of a file's cells.
+    """Rules for parsing the cells of a file.
 
     Attributes:
-        null_words: Texts that mean a missing cell; an empty cell always does.
-        null_numbers: Numbers that mean a missing cell.
-        styles: Ways of writing numbers, in the order in which they are tried.
-        known: Way by column, where train decided it.
-        strip: Whether blanks round texts belong to the separator.
-        typed: Whether the file tells numbers from texts, as Parquet does.
-        counted: Whether cells that ``null_words`` make missing are worth a note.
+        null_words: Strings that are missing values; an empty cell always is.
+        null_numbers: Numbers that are missing values.
+        styles: Number formats, in the order in which they are tried.
+        known: Number format by column, as fitted on train.
+        strip: Whether blanks around strings belong to the separator.
+        typed: Whether the file distinguishes numbers from strings, as Parquet does.
+        counted: Whether cells that equal ``null_words`` are reported in a note.
     """
 
     null_words: tuple[str, ...] = NULL_WORDS
@@ -50,19 +50,24 @@ class CellRules(NamedTuple):
 
 
 class Column:
-    """One column of N cells; numbers, words, or both where only some cells are numbers.
+    """One column of N cells: numbers, words (strings), or both if only some cells are numbers.
 
     Args:
-        name: The column's name.
-        numbers: (N,) float64, NaN where a cell is missing or no number; None: no numbers.
-        codes: (N,) int32 indices into ``words``, -1 where missing; None: all cells are numbers.
-        words: Distinct texts, sorted.
-        style: How the numbers were written.
-        text: The file itself calls the column a text.
-        exact: (N,) bool, cells whose digits name something, such as 00501; None: there are none.
-        example: A number as it was written, where that is not plain.
-        refused: Why no feature can be made of it, such as a list in each cell.
-        notes: What a user should know.
+        name: Name of the column.
+        numbers: (N,) float64, NaN if a cell is missing or not a number; None: no numbers.
+        codes: (N,) int32 indices into ``words``, -1 if missing; None: all cells are numbers.
+        words: Distinct strings, sorted.
+        style: Number format.
+        text: Whether the file declares the column as strings.
+        exact: (N,) bool, cells whose digits are a name, such as 00501; None: there are none.
+        example: A number as written in the file, if its format is not plain.
+        refused: Why the column cannot be a feature, such as a list in each cell.
+        notes: Notes for the user.
+
+    Example:
+        >>> column = Column("size", codes=np.array([1, -1, 0], np.int32), words=["L", "S"])
+        >>> column.missing.tolist(), column.word(0)
+        ([False, True, False], 'S')
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class Column:
 
     @cached_property
     def missing(self) -> npt.NDArray[np.bool_]:
-        """(N,) bool."""
+        """(N,) bool, missing cells."""
         if self.codes is not None:
             return self.codes < 0
         assert self.numbers is not None
@@ -97,45 +102,46 @@ class Column:
 
     @cached_property
     def finite(self) -> bool:
-        """Whether all cells are numbers, none of them missing or infinite."""
+        """Whether all cells are finite numbers."""
         return self.numbers is not None and bool(np.isfinite(self.numbers).all())
 
     def words_in(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Those of ``rows`` whose cell holds something that is no number."""
+        """Return those of ``rows`` whose cell is neither missing nor a number."""
         if self.codes is None:
             return rows[:0]
-        strange = self.codes[rows] >= 0
+        is_word = self.codes[rows] >= 0
         if self.numbers is not None:
-            strange &= np.isnan(self.numbers[rows])
-        found: npt.NDArray[np.int64] = rows[strange]
-        return found
+            is_word &= np.isnan(self.numbers[rows])
+        chosen: npt.NDArray[np.int64] = rows[is_word]
+        return chosen
 
     @cached_property
     def as_words(self) -> tuple[npt.NDArray[np.int32], list[str]]:
-        """Codes and words; those of numbers are their shortest text, so that 1.0 is "1"."""
+        """Category indices and words; the word of a number is its shortest form, "1" for 1.0."""
         if self.codes is not None:
             return self.codes, self.words
         assert self.numbers is not None
-        filled = np.where(self.missing, 0.0, self.numbers)
-        whole = _small_counts(filled)
+        imputed = np.where(self.missing, 0.0, self.numbers)
+        whole = _as_uint16(imputed)
         if whole is None:
             values, codes = np.unique(self.numbers, return_inverse=True)
             words = [number_word(v) for v in values[~np.isnan(values)].tolist()]
         else:
-            held = np.bincount(whole[~self.missing], minlength=1) > 0
-            words, codes = list(map(str, np.flatnonzero(held).tolist())), held.cumsum()[whole] - 1
+            occurs = np.bincount(whole[~self.missing], minlength=1) > 0
+            words = list(map(str, np.flatnonzero(occurs).tolist()))
+            codes = occurs.cumsum()[whole] - 1
         return np.where(self.missing, -1, codes).astype(np.int32), words
 
     def word(self, row: int) -> str:
-        """The cell as text, for messages."""
+        """Return a cell as a string, for messages."""
         if self.codes is not None:
             return self.words[self.codes[row]] if self.codes[row] >= 0 else ""
         assert self.numbers is not None
         return "" if self.missing[row] else number_word(float(self.numbers[row]))
 
 
-def _small_counts(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint16] | None:
-    """The numbers as short integers where they are such: they need no sorting."""
+def _as_uint16(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint16] | None:
+    """Return whole numbers of 0 to 65535, which need no sorting; None for others."""
     if not len(numbers) or not (numbers.min() >= 0 and numbers.max() <= 65535):
         return None
     whole = numbers.astype(np.uint16)
@@ -143,7 +149,7 @@ def _small_counts(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint16] | 
 
 
 def number_word(value: float) -> str:
-    """Shortest text of a number.
+    """Return the shortest form of a number.
 
     Example:
         >>> number_word(3.0), number_word(0.1)
@@ -154,10 +160,10 @@ def number_word(value: float) -> str:
 
 
 def read_column(series: pl.Series, rules: CellRules) -> Column:
-    """Turn a polars column of any type into numbers and words.
+    """Convert a polars column of any type to numbers and words.
 
     Dates and times become days since 1970-01-01 (UTC), durations and times of day become days.
-    Whole numbers beyond 2^53 stay exact, as words.
+    Whole numbers beyond 2^53 become words, to stay exact.
     """
     import polars as pl
 
@@ -175,7 +181,7 @@ def read_column(series: pl.Series, rules: CellRules) -> Column:
     elif kind in (pl.Date, pl.Datetime, pl.Duration, pl.Time):
         values = _days(series)
     else:
-        return Column(name, refused=f"holds {kind} cells")
+        return Column(name, refused=f"has {kind} cells")
     style: Style = "date" if kind in (pl.Date, pl.Datetime) else "plain"
     return Column(name, _numbers(values, rules), style=style)
 
@@ -207,72 +213,72 @@ def _days(series: pl.Series) -> pl.Series:
 def _from_text(series: pl.Series, rules: CellRules, *notes: str) -> Column:
     import polars as pl
 
-    name, different = series.name, DistinctTexts.of(series)
+    name, distinct = series.name, DistinctTexts.of(series)
     bare_cell = pl.col("raw").str.strip_chars()
     named_null = bare_cell.is_in(list(rules.null_words)).fill_null(False)
     missing = named_null | (bare_cell == "").fill_null(True)
-    held = pl.when(~missing).then(bare_cell)
-    # in one go: a table of 5,000 columns spends its time on calls
+    present_cell = pl.when(~missing).then(bare_cell)
+    # one call: a table of 5,000 columns would spend its time on calls
     texts = (
-        different.texts.alias("raw")
+        distinct.texts.alias("raw")
         .to_frame()
         .select(
             "raw",
-            held.alias(CELL),
+            present_cell.alias(CELL),
             named_null.alias("named_null"),
-            held.cast(pl.Float64, strict=False).alias("plain"),
-            held.str.contains(CODE).fill_null(False).alias("digits"),
+            present_cell.cast(pl.Float64, strict=False).alias("plain"),
+            present_cell.str.contains(CODE).fill_null(False).alias("digits"),
         )
     )
     bare, digits = texts[CELL], texts["digits"]
-    present = different.count(bare)
+    present = distinct.count(bare)
     if not present:
         return Column(name, np.full(len(series), np.nan), notes=notes)
-    style, values = _parse(different, bare, texts["plain"], rules, name)
-    said = [*notes]
+    style, values = _parse(distinct, bare, texts["plain"], rules, name)
+    messages = [*notes]
     exact = None
     if values is not None and style != "date" and digits.any():
-        exact = different.spread(digits.to_numpy())
-        said.append(f"{name}: leading zeros, + and long digits are kept exact, as a category")
-    numbers = None if values is None else different.spread(_numbers(values, rules))
-    whole = values is not None and different.count(values) == present
+        exact = distinct.spread(digits.to_numpy())
+        messages.append(f"{name}: leading zeros, + and long digits are kept exact, as a category")
+    numbers = None if values is None else distinct.spread(_numbers(values, rules))
+    whole = values is not None and distinct.count(values) == present
     if whole and exact is None and not rules.typed:
         example = "" if style == "plain" else str(bare.drop_nulls()[0])
-        return Column(name, numbers, style=style, example=example, notes=said)
+        return Column(name, numbers, style=style, example=example, notes=messages)
     raw = pl.when(pl.col(CELL).is_not_null()).then("raw").alias("raw")
     kept = bare if rules.strip else texts.select(raw).to_series()
     words = kept.drop_nulls().unique().sort()
     order = pl.Series(np.arange(len(words), dtype=np.int32))
     codes = kept.replace_strict(words, order, default=-1, return_dtype=pl.Int32).to_numpy()
-    nulls = int(different.counts[texts["named_null"].to_numpy()].sum())
+    nulls = int(distinct.counts[texts["named_null"].to_numpy()].sum())
     if rules.counted and nulls:
         found = sorted(set(texts.filter("named_null")["raw"].str.strip_chars()))
-        said.append(
+        messages.append(
             f"{name}: {nulls} cells {', '.join(map(repr, found))} are read as "
-            "missing; null_values=[] keeps them as words"
+            "missing; null_values=[] keeps them as strings"
         )
     kind: dict[str, Any] = {"style": style, "text": rules.typed, "exact": exact}
-    return Column(name, numbers, different.spread(codes), words.to_list(), notes=said, **kind)
+    return Column(name, numbers, distinct.spread(codes), words.to_list(), notes=messages, **kind)
 
 
 def _parse(
-    different: DistinctTexts, bare: pl.Series, plain: pl.Series, rules: CellRules, name: str
+    distinct: DistinctTexts, bare: pl.Series, plain: pl.Series, rules: CellRules, name: str
 ) -> tuple[Style, pl.Series | None]:
-    """First way of writing that fits all cells; else the one that fits most; else None."""
-    present = different.count(bare)
+    """Return the first number format that fits all cells, or the one that fits most, or None."""
+    present = distinct.count(bare)
     known = rules.known.get(name)
     styles = rules.styles if known is None else (known, *rules.styles)
-    probe = different.first(bare, 200)
+    probe = distinct.first(bare, 200)
     best: tuple[Style, pl.Series | None] = (known or "plain", None)
     fitting = 0
     for style in styles:
-        # a look at the head spares three passes over a column of words
+        # parsing the first cells saves three passes over a column of words
         if style not in ("plain", known):
             tried = _parsed(probe, style)
             if (len(tried) - tried.null_count()) * 2 < len(probe):
                 continue
         values = plain if style == "plain" else _parsed(bare, style)
-        if (fits := different.count(values)) > fitting:
+        if (fits := distinct.count(values)) > fitting:
             fitting, best = fits, (style, values)
         if fitting == present:
             break
@@ -291,7 +297,7 @@ def _parsed(bare: pl.Series, style: Style) -> pl.Series:
         except pl.exceptions.PolarsError:
             return none
     if bare.drop_nulls().str.extract(SIGN).n_unique() > 1:
-        return none  # 5 and 5 %, or $5 and 5 EUR, are not one quantity
+        return none  # 5 and 5 %, or $5 and 5 EUR, are different quantities
     cell = pl.col(CELL).str.replace_all(SIGNS, "${1}")
     if style == "signs":
         plain = pl.when(cell.str.contains(GROUPS)).then(cell.str.replace_all(r"[,'\s]", ""))
@@ -301,8 +307,8 @@ def _parsed(bare: pl.Series, style: Style) -> pl.Series:
     return bare.to_frame().select(plain.otherwise(cell).cast(pl.Float64, strict=False)).to_series()
 
 
-def check_nulls(null_values: Collection[str] | None) -> dict[str, Any]:
-    """``null_words`` and ``null_numbers`` of the rules, from the user's list."""
+def null_rules(null_values: Collection[str] | None) -> dict[str, Any]:
+    """Return ``null_words`` and ``null_numbers`` of the rules from the user's list."""
     if null_values is None:
         return {}
     numbers = []

@@ -1,4 +1,4 @@
-"""Rows of a table in one memory-mappable buffer; a batch is one gather and views."""
+"""Store table rows in one buffer, from which a batch is gathered in one call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORD = 4
 
 
 class RowViews(NamedTuple):
-    """Writable views of the parts of a buffer.
+    """Writable views of a buffer.
 
     Attributes:
         numeric: (N, F) float32.
@@ -36,17 +36,24 @@ class RowViews(NamedTuple):
 
 
 class PackedRows:
-    """N rows of F numbers, G codes and a target in one (N, 4 * (F + G + T)) uint8 tensor.
+    """N rows of F numbers, G category indices and T targets in one uint8 tensor.
 
-    A row lies in one piece of memory, so a batch costs one gather. The tensor is handed to
-    workers without a copy.
+    The tensor (N, 4 * (F + G + T)) is shared with workers. A row is contiguous, so a batch is one
+    gather.
 
     Args:
         rows: N.
         numeric: F.
         codes: G.
-        target: ``"class"`` for one class a row, ``"value"`` for numbers, ``"none"``.
-        targets: T, numbers a row.
+        target: ``"class"`` for one class per row, ``"value"`` for numbers, ``"none"``.
+        targets: T, for ``"value"``.
+
+    Example:
+        >>> packed = PackedRows(2, numeric=1, codes=0, target="class")
+        >>> packed.views().numeric[:] = [[0.5], [1.5]]
+        >>> packed.views().target[:] = [0, 1]
+        >>> packed.gather(np.array([1]))[::2]
+        (tensor([[1.5000]]), tensor([1]))
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class PackedRows:
         return len(self.buffer)
 
     def views(self) -> RowViews:
-        """Parts of the buffer, to be written."""
+        """Return writable views of numbers, category indices and targets."""
         floats = self.buffer.view(torch.float32).numpy()
         words = self.buffer.view(torch.int32).numpy()
         first, last = self.numeric, self.numeric + self.codes
@@ -69,13 +76,15 @@ class PackedRows:
         return RowViews(floats[:, :first], words[:, first:last], target)
 
     def gather(self, indices: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Numbers (M, F) float32, codes (M, G) int64 and target of rows ``indices`` (M,) int64.
+        """Gather rows ``indices`` (M,) int64.
 
-        The target is (M,) int64 or (M, T) float32, or None.
+        Returns:
+            Numbers (M, F) float32, category indices (M, G) int64, and the target: (M,) int64,
+            (M, T) float32 or None.
         """
         whole = self.buffer.numpy()
-        # A row is one opaque cell: NumPy copies 1,024 rows of 156 bytes out of 312 MB in 60 us,
-        # torch's index_select in 80, and its parts in 20 against 25 (2 cores, torch 2.14).
+        # A row is one opaque cell: NumPy gathers 1,024 rows of 156 bytes out of 312 MB in 60 us,
+        # torch's index_select in 80 (2 cores, torch 2.14).
         taken = whole.view(f"V{whole.shape[1]}")[:, 0].take(indices)
         words = taken.view(np.int32).reshape(len(indices), -1)
         floats = words.view(np.float32)
@@ -90,11 +99,18 @@ class PackedRows:
 
 
 class OneHot:
-    """Codes to columns of 0 and 1; a code without a column, such as unseen, is all zeros.
+    """Converts category indices to columns of 0 and 1, after the numbers.
+
+    An index without a column, such as a value unseen in train, is all zeros.
 
     Args:
-        places: For each categorical column and code, the place behind the numbers, or -1.
-        width: Number of places.
+        places: Column of each index of each categorical feature, or -1.
+        width: Number of columns.
+
+    Example:
+        >>> one_hot = OneHot([[-1, -1, 0, 1]], width=2)
+        >>> one_hot(torch.tensor([[0.5]]), torch.tensor([[3]]))
+        tensor([[0.5000, 0.0000, 1.0000]])
     """
 
     def __init__(self, places: Sequence[Sequence[int]], width: int) -> None:
@@ -106,29 +122,29 @@ class OneHot:
 
     @classmethod
     def of(cls, features: Sequence[Feature]) -> OneHot:
-        """Columns of 0 and 1 for fitted features."""
+        """Return the encoder of fitted features."""
         places, names = one_hot_places(features)
         return cls(places, len(names))
 
     def __call__(self, numeric: Tensor, codes: Tensor) -> Tensor:
-        """(M, F + width) float32 from (M, F) float32 and (M, G) int64."""
+        """Convert (M, F) float32 and (M, G) int64 to (M, F + width) float32."""
         places = self._places[codes + self._first]
-        # the last column takes what has no place
+        # an index without a column is written to the last one, which is cut off
         flags = torch.zeros((len(codes), self.width + 1)).scatter_(1, places, 1.0)
         return torch.cat([numeric, flags[:, :-1]], dim=1)
 
 
 class RowDataset(Dataset[Any]):
-    """Table rows as batches ``(inputs, target)``, or bare inputs where there is no target.
+    """Table rows as batches ``(inputs, target)``, or inputs alone if there is no target.
 
     Args:
         packed: The rows.
-        flat_target: Whether numbers come as (M,) rather than (M, T).
-        one_hot: How codes become columns; None gives ``TabularInputs`` where there are codes.
-        names: Names the rows.
+        flat_target: Whether targets are (M,) instead of (M, T).
+        one_hot: Encoder of category indices; None: inputs with categories are ``TabularInputs``.
+        names: Names of the rows.
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,
@@ -146,14 +162,14 @@ class RowDataset(Dataset[Any]):
 
     @property
     def targets(self) -> npt.NDArray[np.int64] | None:
-        """(N,) class indices, for sampling by class; None where targets are no classes."""
+        """(N,) class indices, for sampling by class; None if targets are not classes."""
         if self.packed.target != "class":
             return None
         labels: npt.NDArray[np.int64] = self.packed.views().target.astype(np.int64)
         return labels
 
     def get_batch(self, indices: npt.NDArray[np.int64], seeds: Any = None) -> Any:
-        """Rows ``indices`` (M,) as one batch; nothing is random."""
+        """Return rows ``indices`` (M,) as one batch; ``seeds`` are not used."""
         numeric, codes, target = self.packed.gather(indices)
         inputs: Any = numeric
         if self.packed.codes:
@@ -173,7 +189,7 @@ class RowDataset(Dataset[Any]):
         return _first(batch.inputs), batch.target[0]
 
     def describe(self, index: int) -> str:
-        """Name of a row, for errors."""
+        """Return the name of a row, for messages."""
         return f"row {index}" if self.names is None else self.names(index)
 
 
@@ -184,16 +200,20 @@ def _first(inputs: Any) -> Any:
 
 
 class RowNames:
-    """Names the rows of a split: by id where there is one, else by their place in the file.
+    """Names of the rows of a split, with their id if the table has an id column.
 
     Args:
         file: Name of the file.
-        rows: (N,) int64, rows in the file, from 0.
+        rows: (N,) int64, row numbers in the file, from 0.
         ids: The id column.
+
+    Example:
+        >>> RowNames("people.csv", np.array([4, 7]))(1)
+        'row 7 of people.csv'
     """
 
     def __init__(self, file: str, rows: npt.NDArray[np.int64], ids: Column | None = None) -> None:
-        # tensors are shared with workers; arrays are copied, and lists of str grow when read
+        # tensors are shared with workers; arrays are copied, and reading a list of str copies pages
         self.file, self._rows = file, torch.from_numpy(rows)
         self._ids: Tensor | PathList | None = None
         if ids is not None:
@@ -205,12 +225,12 @@ class RowNames:
                 self._ids = PathList(words[code] if code >= 0 else "" for code in codes[rows])
 
     def key(self, index: int) -> str | int:
-        """Id of row ``index`` of the split, or its row in the file."""
+        """Return the id of row ``index`` of the split, or its row number in the file."""
         if isinstance(self._ids, PathList):
             return self._ids[index]
         return int((self._rows if self._ids is None else self._ids)[index])
 
     def __call__(self, index: int) -> str:
-        """Name of row ``index`` of the split, for errors."""
-        said = f"row {int(self._rows[index])} of {self.file}"
-        return said if self._ids is None else f"{said}, id {self.key(index)}"
+        """Return the name of row ``index`` of the split, for messages."""
+        name = f"row {int(self._rows[index])} of {self.file}"
+        return name if self._ids is None else f"{name}, id {self.key(index)}"

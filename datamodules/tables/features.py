@@ -1,4 +1,4 @@
-"""What a model sees of a table: kinds, fill values, scales and codes, fitted on train rows."""
+"""Fit features on train rows: kind, imputed value, scale and categories of each column."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import numpy.typing as npt
 from datamodules.seeding.sample_seeds import Indices
 
 from .column import Column
-from .median import median
 from .table import Table, listed
 
-Room = npt.NDArray[np.float64]
 Feature = dict[str, Any]
 MISSING, UNSEEN, FIRST = 0, 1, 2
-# Quantities with some words among them ("unknown"): either reading would be wrong in silence.
+# Numbers with some words among them ("unknown"): either kind would be silently wrong.
 FEW_CELLS, FEW_WORDS, MOSTLY_NUMBERS = 0.1, 10, 0.5
-# A text that hardly ever comes twice names its row; a code for it would mean nothing later.
+# A string that rarely repeats is a name of its row, not a category.
 MOSTLY_UNIQUE, ENOUGH_ROWS = 0.9, 20
 ROW_NUMBERS = ("id", "index", "row", "rownames", "unnamed: 0", "unnamed_0", "__index_level_0__")
+# Fewer numbers are sorted whole; the bounds are quantiles of the sorted sample, five standard
+# deviations from the median of unordered numbers.
+MANY_NUMBERS, SAMPLE, LOWER, UPPER = 50_000, 4096, 0.46, 0.54
 TWO_VALUED = ({"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"})
 
 
@@ -34,26 +35,27 @@ def fit_columns(
     numeric: Collection[str] = (),
     categorical: Collection[str] = (),
 ) -> tuple[list[Feature], list[str]]:
-    """Decide the kind of each column and learn its numbers from ``rows`` alone.
+    """Detect the kind of each column and fit it on train rows.
 
-    Numbers and dates are numeric, all else is a category. Left out with a note, unless the user
-    lists them: columns that hold nothing or one value only (a True/False column stays: its other
-    value is known), texts that hardly ever come twice, and row numbers.
+    Numbers and dates are numeric, other columns are categorical. Unless the user lists them, some
+    columns are left out with a note: empty columns, constant columns (but not True/False, whose
+    other value is known), strings that rarely repeat, and row numbers.
 
     Args:
         table: The table.
         rows: (M,) int64, train rows.
         names: Columns that may become features.
-        numeric: Columns that the user calls numeric.
-        categorical: Columns that the user calls categories.
+        numeric: Columns that are numeric.
+        categorical: Columns that are categorical.
 
     Returns:
-        One dict of plain types a feature column, numeric ones first, and notes. Numeric:
+        One dict of plain types per feature, numeric features first, and notes. Numeric:
         ``name, kind, style, fill, mean, std, gaps``; categorical: ``name, kind, values, gaps``.
+        ``gaps``: whether there are missing values in train; ``fill``: their imputed value.
 
     Raises:
-        ValueError: If a column cannot be read as its kind (names column, rows and remedy), no
-            feature is left, or no row.
+        ValueError: If a column cannot be parsed as its kind (names column, rows and remedy), or no
+            feature or no row is left.
     """
     if not len(rows):
         raise ValueError(f"no train rows are left of {table.name}; lower val_split and test_split")
@@ -63,8 +65,8 @@ def fit_columns(
     room = np.empty(len(rows))
     for name in names:
         column, given = table.column(name, "feature"), name in numeric or name in categorical
-        if not given and _counts_rows(column):
-            left_out["numbers its row"].append(name)
+        if not given and _is_row_number(column):
+            left_out["row numbers"].append(name)
             continue
         kind = "numeric" if name in numeric else "categorical" if name in categorical else None
         kind = kind or _kind(table, column, rows)
@@ -77,34 +79,33 @@ def fit_columns(
             left_out[reason].append(name)
         else:
             features.append(feature)
-            notes += _alike(feature)
+            notes += _similar_values(feature)
     notes += [f"left out: {listed(found)} ({reason})" for reason, found in left_out.items()]
     if not features:
-        said = "; ".join(notes) or "it has no column beside the target"
-        raise ValueError(f"{table.name} has no feature column left: {said}")
+        reasons = "; ".join(notes) or "it has no column beside the target"
+        raise ValueError(f"{table.name} has no feature column left: {reasons}")
     features = sorted(features, key=lambda f: f["kind"] == "categorical")
-    categories = len(cardinalities(features))
-    numbers, flags = len(features) - categories, len(numeric_names(features)) + categories
-    flags -= len(features)
-    said = f"features: {numbers} numbers, {flags} missing flags, {categories} categories"
-    return features, [said, *notes]
+    categories, columns = len(cardinalities(features)), len(numeric_names(features))
+    numbers = len(features) - categories
+    summary = f"{numbers} numbers, {columns - numbers} missing flags, {categories} categories"
+    return features, [f"features: {summary}", *notes]
 
 
 def numeric_names(features: Sequence[Feature]) -> list[str]:
-    """Names of the numeric columns of a batch, missing flags last."""
+    """Return the names of the numeric columns of a batch, missing flags last."""
     numbers = [f for f in features if f["kind"] == "numeric"]
     return [f["name"] for f in numbers] + [f"{f['name']} missing" for f in numbers if f["gaps"]]
 
 
 def cardinalities(features: Sequence[Feature]) -> list[int]:
-    """Number of codes of each categorical column, missing and unseen among them."""
+    """Return the number of indices of each categorical column, including missing and unseen."""
     return [FIRST + len(f["values"]) for f in features if f["kind"] == "categorical"]
 
 
 def one_hot_places(features: Sequence[Feature]) -> tuple[list[list[int]], list[str]]:
-    """Place of each code among columns of 0 and 1, and the names of those.
+    """Return the one-hot column of each category index, and the names of these columns.
 
-    Each value of train has a place, and a missing cell where train has gaps; -1 has none.
+    Each value of train has a column, and missing cells if train has any; -1: no column.
     """
     places: list[list[int]] = []
     names: list[str] = []
@@ -120,7 +121,7 @@ def one_hot_places(features: Sequence[Feature]) -> tuple[list[list[int]], list[s
 
 
 def input_sizes(features: Sequence[Feature], *, one_hot: bool) -> dict[str, Any]:
-    """What sizes a net: ``{"num_numeric": F, "cardinalities": [...]}``."""
+    """Return the input sizes of a model: ``{"num_numeric": F, "cardinalities": [...]}``."""
     width, cards = len(numeric_names(features)), cardinalities(features)
     if one_hot:
         width, cards = width + len(one_hot_places(features)[1]), []
@@ -128,12 +129,12 @@ def input_sizes(features: Sequence[Feature], *, one_hot: bool) -> dict[str, Any]
 
 
 def styles(features: Sequence[Feature]) -> Mapping[str, Any]:
-    """How numbers are written, by column."""
+    """Return the number format by column."""
     return {f["name"]: f["style"] for f in features if f["kind"] == "numeric"}
 
 
 def check_numbers(table: Table, column: Column, rows: Indices) -> None:
-    """Refuse words and infinity in a column that train knows as numbers.
+    """Raise an error if a numeric column has strings or infinity.
 
     Raises:
         ValueError: Names column, rows and remedy.
@@ -147,13 +148,13 @@ def check_numbers(table: Table, column: Column, rows: Indices) -> None:
     infinite = rows[np.isinf(column.numbers[rows])]
     if len(infinite):
         raise ValueError(
-            f"{table.name}: {column.name!r} holds infinity in {len(infinite)} rows: "
-            f"{listed([str(r) for r in infinite], 3)} (counted from 0); mend them, pass "
-            "null_values=['inf', '-inf'] to read it as missing, or drop the column"
+            f"{table.name}: {column.name!r} is infinite in {len(infinite)} rows: "
+            f"{listed([str(r) for r in infinite], 3)} (counted from 0); fix them, pass "
+            "null_values=['inf', '-inf'] to treat it as missing, or drop the column"
         )
 
 
-def _counts_rows(column: Column) -> bool:
+def _is_row_number(column: Column) -> bool:
     if column.numbers is None or column.name.casefold() not in ROW_NUMBERS:
         return False
     first = column.numbers[0]
@@ -163,8 +164,8 @@ def _counts_rows(column: Column) -> bool:
 def _kind(table: Table, column: Column, rows: Indices) -> str:
     if column.codes is None:
         return "numeric"
-    names = column.exact is not None and column.exact[rows].any()
-    if column.text or names or column.numbers is None:
+    has_exact = column.exact is not None and column.exact[rows].any()
+    if column.text or has_exact or column.numbers is None:
         return "categorical"
     words = column.words_in(rows)
     present = len(rows) - int(column.missing[rows].sum())
@@ -181,17 +182,19 @@ def _kind(table: Table, column: Column, rows: Indices) -> str:
 def _refuse_words(table: Table, column: Column, words: Indices, among: str = "") -> None:
     found = list(dict.fromkeys(column.word(row) for row in words[:50].tolist()))[:3]
     raise ValueError(
-        f"{table.name}: {column.name!r} holds {len(words)} cells that are no numbers{among}: "
+        f"{table.name}: {column.name!r} has {len(words)} cells that are not numbers{among}: "
         f"{', '.join(map(repr, found))} in rows {listed([str(r) for r in words], 3)} (counted "
-        f"from 0); mend them, pass null_values={found} where they mean a missing cell, or "
+        f"from 0); fix them, pass null_values={found} if they are missing values, or "
         f"categorical=[{column.name!r}]"
     )
 
 
-def _fit_numeric(table: Table, column: Column, rows: Indices, room: Room) -> tuple[Feature, str]:
+def _fit_numeric(
+    table: Table, column: Column, rows: Indices, room: npt.NDArray[np.float64]
+) -> tuple[Feature, str]:
     check_numbers(table, column, rows)
     assert column.numbers is not None
-    # into the same memory for each column: new memory of this size costs more than the gather
+    # into the same memory for each column: allocating it costs more than the gather
     values = column.numbers.take(rows, out=room, mode="clip")
     gaps = np.zeros(0, np.bool_) if column.finite else np.isnan(values)
     feature = {
@@ -205,7 +208,7 @@ def _fit_numeric(table: Table, column: Column, rows: Indices, room: Room) -> tup
     }
     if feature["gaps"]:
         if gaps.all():
-            return feature, "holds nothing in train"
+            return feature, "empty in train"
         feature["fill"] = values[gaps] = median(values[~gaps])
     else:
         feature["fill"] = median(values)
@@ -213,11 +216,38 @@ def _fit_numeric(table: Table, column: Column, rows: Indices, room: Room) -> tup
     mean = values.mean()
     feature["mean"] = float(mean)
     if varies:
-        values -= mean  # what NumPy's std does, but in place
+        values -= mean  # as np.std, but in place
         values *= values
         feature["std"] = float(np.sqrt(values.sum() / len(values)))
     constant = len(rows) > 1 and not feature["gaps"] and not varies
-    return feature, "holds one value in train" if constant else ""
+    return feature, "one value in train" if constant else ""
+
+
+def median(values: npt.NDArray[np.float64]) -> float:
+    """Return ``np.median(values)`` to the bit, in a third of its time for many numbers.
+
+    A sample gives bounds of the median, and only the numbers between them are sorted; if the
+    median is not between them, all are sorted.
+
+    Args:
+        values: (N,) float64, N >= 1, without NaN.
+
+    Example:
+        >>> median(np.array([3.0, 1.0, 2.0, 7.0]))
+        2.5
+    """
+    n = len(values)
+    if n >= MANY_NUMBERS:
+        sample = np.sort(values[:: n // SAMPLE])
+        low, high = sample[int(LOWER * len(sample))], sample[int(UPPER * len(sample))]
+        is_below = values < low
+        below = int(np.count_nonzero(is_below))
+        between = values[~is_below & (values <= high)]
+        a, b = (n - 1) // 2 - below, n // 2 - below
+        if a >= 0 and b < len(between) <= n // 2:
+            middle = np.partition(between, (a, b))
+            return float(middle[a] if a == b else (middle[a] + middle[b]) / 2)
+    return float(np.median(values))
 
 
 def _fit_categorical(table: Table, column: Column, rows: Indices) -> tuple[Feature, str]:
@@ -232,15 +262,15 @@ def _fit_categorical(table: Table, column: Column, rows: Indices) -> tuple[Featu
         "gaps": bool(gaps),
     }
     if not values:
-        return feature, "holds nothing in train"
+        return feature, "empty in train"
     if present >= ENOUGH_ROWS and len(values) > MOSTLY_UNIQUE * present:
-        return feature, "nearly every row has a text of its own; categorical= keeps it"
+        return feature, "nearly every row has another string; categorical= keeps it"
     flag = any(values[0].casefold() in pair for pair in TWO_VALUED)
     constant = len(values) == 1 and len(rows) > 1 and not feature["gaps"] and not flag
-    return feature, "holds one value in train" if constant else ""
+    return feature, "one value in train" if constant else ""
 
 
-def _alike(feature: Feature) -> list[str]:
+def _similar_values(feature: Feature) -> list[str]:
     seen: dict[str, str] = {}
     for value in feature.get("values", ())[:10_000]:
         folded = value.strip().casefold()

@@ -1,8 +1,7 @@
-"""Reads CSV and Parquet by polars into NumPy columns; nothing of polars is left afterwards."""
+"""Read CSV and Parquet files into NumPy columns; polars objects are freed."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -13,13 +12,14 @@ import numpy as np
 
 from datamodules.readers.csv_frame import CsvFrame, read_csv
 from datamodules.readers.parquet_check import check_parquet_file
+from datamodules.settings.arguments import did_you_mean
 from datamodules.splits.split import fingerprint
 
-from .column import CellRules, Column, Style, check_nulls, read_column
+from .column import CellRules, Column, Style, null_rules, read_column
 
 if TYPE_CHECKING:
     import polars as pl
-WRITTEN: dict[Style, str] = {
+FORMAT_NOTES: dict[Style, str] = {
     "signs": "read as numbers with signs or thousands separators",
     "comma": "read as numbers with a decimal comma (decimal_comma=False otherwise)",
     "date": "read as dates, in days since 1970-01-01",
@@ -30,11 +30,17 @@ class Table:
     """N rows by column.
 
     Args:
-        name: The file's name, for messages.
-        names: All columns of the file, in its order.
-        columns: Those that were read.
-        notes: What a user should know about the reading.
-        twice: Names that two columns of the file bear; the second one's was changed.
+        name: Name of the file, for messages.
+        names: Names of all columns of the file, in order.
+        columns: Columns that were read.
+        rows: N.
+        notes: Notes for the user.
+        twice: Names of two columns each; the second column was renamed.
+
+    Example:
+        >>> table = Table("people.csv", ["age"], [Column("age", np.array([30.0, 41.0]))], 2)
+        >>> len(table), table.column("age").numbers.tolist()
+        (2, [30.0, 41.0])
     """
 
     def __init__(
@@ -50,34 +56,34 @@ class Table:
         self.name, self.names, self.rows = name, list(names), rows
         self.columns = {column.name: column for column in columns}
         self.notes = [*notes, *(note for column in columns for note in column.notes)]
-        self.notes += _how_written(columns)
+        self.notes += _format_notes(columns)
         self._twice = set(twice)
 
     def __len__(self) -> int:
         return self.rows
 
     def column(self, name: str, role: str = "column") -> Column:
-        """A column by name.
+        """Return a column by name.
 
         Raises:
-            ValueError: If there is none (says which name is nearest), or two, or its cells are
-                of a kind that is neither number nor text.
+            ValueError: If no column, or two, have this name, or its cells are neither numbers nor
+                strings.
         """
         self.check_name(name, role)
         if name not in self.columns:
             raise ValueError(f"{self.name}: column {name!r} ({role}) is left out by drop=")
         if self.columns[name].refused:
             raise ValueError(
-                f"{self.name}: {name!r} ({role}) {self.columns[name].refused}, which are no "
-                f"numbers, texts, dates or flags; pass drop=[{name!r}], or turn it into columns"
+                f"{self.name}: {name!r} ({role}) {self.columns[name].refused}, not numbers, "
+                f"strings, dates or booleans; pass drop=[{name!r}], or convert it to columns"
             )
         return self.columns[name]
 
     def check_name(self, name: str, role: str) -> None:
-        """Refuse the name of a column that is not there, or there twice.
+        """Raise an error if no column, or two, have this name.
 
         Raises:
-            ValueError: Says which name is nearest, and which there are.
+            ValueError: Suggests the closest name and lists all.
         """
         if name in self._twice and role != "feature":
             raise ValueError(f"{self.name} has two columns {name!r} ({role}); rename one of them")
@@ -88,7 +94,7 @@ class Table:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the names and cells that were read: tells whether the data changed."""
+        """Digest that changes with any name or cell that was read."""
         parts: list[Any] = []
         for name, column in self.columns.items():
             parts += [name, "\n".join(column.words)]
@@ -97,15 +103,15 @@ class Table:
         return fingerprint(*parts)
 
 
-def _how_written(columns: Sequence[Column]) -> Iterator[str]:
-    for style, said in WRITTEN.items():
+def _format_notes(columns: Sequence[Column]) -> Iterator[str]:
+    for style, note in FORMAT_NOTES.items():
         found = [c for c in columns if c.style == style and c.example]
         if found:
-            yield f"{listed([c.name for c in found])}: {said}, such as {found[0].example!r}"
+            yield f"{listed([c.name for c in found])}: {note}, such as {found[0].example!r}"
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names joined by commas, the first few of many.
+    """Join names by commas; of many, the first few.
 
     Example:
         >>> listed(["a", "b", "c"], most=2)
@@ -116,14 +122,16 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def closest(name: str, names: Sequence[str]) -> str:
-    """``did you mean 'age'? it has age, fare, ...``, and a hint where no line gave names."""
-    near = difflib.get_close_matches(name, names, 1)
-    near = near or [n for n in names if n.casefold() == name.casefold()]
-    said = f"did you mean {near[0]!r}? " if near else ""
-    said += f"it has {listed([repr(n) for n in names], 30)}"
+    """Suggest the closest column and list all; if names are numbers, suggest ``column_names=``.
+
+    Example:
+        >>> closest("agee", ["age", "fare"])
+        "did you mean 'age'? it has 'age', 'fare'"
+    """
+    hint = f"{did_you_mean(name, names)}it has {listed([repr(n) for n in names], 30)}"
     if any(_is_number(n) for n in names):
-        said += "; the first line looks like data: name the columns with column_names="
-    return said
+        hint += "; the first line looks like data: name the columns with column_names="
+    return hint
 
 
 def _is_number(text: str) -> bool:
@@ -146,34 +154,34 @@ def read_table(
     skip: Collection[str] = (),
     styles: Mapping[str, Style] | None = None,
 ) -> Table:
-    """Read a CSV file (gzip too) or a Parquet file; the content decides, not the ending.
+    """Read a CSV file (gzip too) or a Parquet file; the format is detected by content.
 
-    Every record is read, or the line that hinders is named. Empty cells are missing.
+    Every record is read, or the error names its line. Empty cells are missing values.
 
     Args:
         path: The file.
-        separator: Of fields; None finds comma, semicolon, tab or bar.
-        decimal_comma: Whether ``1,5`` is a number; None finds it by column.
-        encoding: Any of Python's; None finds UTF-8, UTF-16, UTF-32 and cp1252.
-        null_values: Texts that mean a missing cell, in place of ``NA``, ``N/A``, ``NaN``, ``NULL``
-            and their like; a number among them means itself however it is written.
-        column_names: Names for a file whose first line is data.
+        separator: Separator of fields; None detects comma, semicolon, tab or bar.
+        decimal_comma: Whether ``1,5`` is a number; None detects it by column.
+        encoding: An encoding of Python; None detects UTF-8, UTF-16, UTF-32 and cp1252.
+        null_values: Strings that are missing values, in place of ``NA``, ``N/A``, ``NaN``, ``NULL``
+            and the like; a number among them matches in any format.
+        column_names: Names for a file without a header.
         only: Columns to convert; None: all.
         skip: Columns not to convert.
-        styles: How numbers are written, by column, where train decided it.
+        styles: Number format by column, as fitted on train.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is not a table, holds no rows, or a record is damaged.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If it is not a table, has no rows, or a record is damaged.
     """
     path = _existing(path)
-    rules = CellRules(known=dict(styles or {}))._replace(**check_nulls(null_values))
+    rules = CellRules(known=dict(styles or {}))._replace(**null_rules(null_values))
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:
-        # a Parquet file tells texts from numbers and marks what is missing
+        # a Parquet file distinguishes strings from numbers and marks missing values
         rules = rules._replace(typed=True, null_words=tuple(null_values or ()))
-        with _polars_errors(path.name, "Parquet; it may be cut or damaged: write it anew"):
+        with _polars_errors(path.name, "Parquet; it is truncated or damaged: write it again"):
             frame, names = _read_parquet(path, only, skip)
         parts = CsvFrame(frame)
     elif path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
@@ -191,10 +199,10 @@ def read_table(
         rules = rules._replace(styles=_styles(decimal_comma, parts.separator), strip=parts.blanks)
     frame, rows = parts.frame, parts.frame.height
     if not rows:
-        raise ValueError(f"{path.name} holds column names and no rows")
+        raise ValueError(f"{path.name} has column names but no rows")
     columns = []
     for name in names:
-        # one by one: the texts of a column are freed before the next one is read
+        # one by one: the strings of a column are freed before the next column is converted
         if name not in skip and (only is None or name in only):
             columns.append(read_column(frame.drop_in_place(name), rules))
     return Table(path.name, names, columns, rows, notes=parts.notes, twice=parts.twice)
@@ -206,10 +214,9 @@ def _existing(path: str | Path) -> Path:
         raise ValueError(f"{path} is a folder; pass the path of a CSV or Parquet file")
     if not path.is_file():
         folder = path.parent
-        there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-        near = difflib.get_close_matches(path.name, there, 1)
-        said = f"did you mean {near[0]!r}?" if near else "pass the path of a CSV or Parquet file"
-        raise FileNotFoundError(f"{path} does not exist; {said}")
+        names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+        hint = did_you_mean(path.name, names).strip() or "pass the path of a CSV or Parquet file"
+        raise FileNotFoundError(f"{path} does not exist; {hint}")
     return path
 
 
@@ -220,8 +227,9 @@ def _polars_errors(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        panic = type(error).__name__ == "PanicException"  # polars' own, beside all its errors
-        if not (panic or isinstance(error, pl.exceptions.PolarsError | OSError | ValueError)):
+        # a panic of polars is a BaseException
+        kinds = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
+        if not isinstance(error, kinds):
             raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{name} cannot be read as {what} ({first})") from error
@@ -232,7 +240,7 @@ def _read_parquet(
 ) -> tuple[pl.DataFrame, list[str]]:
     import polars as pl
 
-    check_parquet_file(path)  # polars would end the interpreter
+    check_parquet_file(path)  # polars would abort the interpreter
     names = list(pl.read_parquet_schema(path))
     wanted = [n for n in names if n not in skip and (only is None or n in only)]
     return pl.read_parquet(path, columns=wanted, glob=False), names
@@ -241,6 +249,6 @@ def _read_parquet(
 def _styles(decimal_comma: bool | None, separator: str) -> tuple[Style, ...]:
     if decimal_comma is not None:
         return ("comma", "date") if decimal_comma else ("plain", "signs", "date")
-    # where a comma parts fields, one inside a field groups thousands sooner than it is a point
+    # if a comma separates fields, a comma inside a field more likely groups thousands
     middle: tuple[Style, ...] = ("signs", "comma") if separator == "," else ("comma", "signs")
     return ("plain", *middle, "date")

@@ -1,4 +1,4 @@
-"""Target columns: the task they mean, class labels of any type, several labels, numbers."""
+"""Detect the task of target columns; encode classes, multi-label targets and numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MANY_CLASSES = 20
 
 
 class Targets:
-    """Targets of each split, fitted on train and encoded by what was fitted.
+    """Targets of each split, fitted on train.
 
     Args:
         parts: Rows by split.
         names: Target columns.
-        task: What they mean.
-        label_separator: Parts several labels in one cell.
-        unknown: What becomes of evaluation rows of a class that train lacks.
+        task: Multi-class, multi-label or regression.
+        label_separator: Separates the labels in a cell of a multi-label column.
+        unknown: What happens to evaluation rows of a class that is not in train.
 
     Raises:
         ValueError: If a cell does not fit the task.
@@ -45,7 +45,7 @@ class Targets:
         self._parts, self._names, self._unknown = parts, list(names), unknown
         if label_separator is not None and (len(names) > 1 or task != "multilabel"):
             raise ValueError(
-                "label_separator= parts several labels in one target column, got "
+                "label_separator= separates the labels of one multi-label column, got "
                 f"target {listed(names)} with task={task!r}; leave it out"
             )
         self._map = (
@@ -53,19 +53,19 @@ class Targets:
             if task == "regression"
             else class_map(parts, names, task=task, label_separator=label_separator)
         )
-        # columns of 0 and 1 are classes by name, whatever train holds
+        # columns of 0 and 1 are the classes, even if train has no 1
         self._own = list(names) if task == "multilabel" and len(names) > 1 else None
 
     def fit(self, *, classes: Sequence[str] | None, scaling: bool) -> dict[str, Any]:
-        """Classes and their train counts, or the number of targets and their scale.
+        """Return the classes and their train counts, or the number of targets and their scale.
 
         Raises:
-            ValueError: If train holds one class alone, or an evaluation split an unknown one.
+            ValueError: If train has a single class, or an evaluation split an unknown one.
         """
         if self._map is None:
             if classes is not None:
                 raise ValueError(
-                    f"classes= was given, but target {listed(self._names)} means numbers; leave it "
+                    f"classes= was given, but target {listed(self._names)} is numeric; leave it "
                     "out, or pass task='multiclass'"
                 )
             values = {s: target_values(p, self._names) for s, p in self._parts.items()}["train"]
@@ -77,7 +77,7 @@ class Targets:
             }
         if scaling:
             raise ValueError(
-                f"target_scaling=True is for numbers, target {listed(self._names)} means classes; "
+                f"target_scaling=True is for numbers, target {listed(self._names)} has classes; "
                 "leave it out, or pass task='regression'"
             )
         found, counts = self._map.fit(classes if classes is not None else self._own)
@@ -85,8 +85,8 @@ class Targets:
         if len(found) < 2 and self._map.labels["train"].ndim == 1:
             raise ValueError(
                 f"{table.name}: target {self._names[0]!r} has one class in train, {found[0]!r}, "
-                "so there is nothing to tell apart; add rows of another class, or list all classes "
-                "with classes="
+                "so there is nothing to learn; add rows of another class, or list all classes with "
+                "classes="
             )
         for split in self._parts:
             self._map.encode(split, found, unknown=self._unknown)
@@ -95,11 +95,11 @@ class Targets:
     def encode(
         self, split: str, fitted: Mapping[str, Any]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Rows of the table that are kept, and their targets.
+        """Encode the targets of a split with the fitted classes or scale.
 
         Returns:
-            (M,) int64 rows, and (M,) int64 classes, (M, K) float32 labels or (M, T) float64
-            numbers on the fitted scale.
+            Kept rows (M,) int64 of the table, and (M,) int64 classes, (M, K) float32 labels or
+            (M, T) float64 numbers on the fitted scale.
         """
         rows = self._parts[split].rows
         if self._map is not None:
@@ -113,11 +113,11 @@ class Targets:
 
 
 def find_task(part: Part, names: Sequence[str], *, known: Task | None = None) -> tuple[Task, str]:
-    """Task by the cells of the target columns in some rows, unless it is known, and why.
+    """Detect the task from the cells of the target columns; return it and the reason.
 
-    Texts and True/False are classes. Whole numbers are classes where they are few: two, or at
-    most 20 that come twice or more on average. Other numbers are regression. Several columns are
-    labels of 0 and 1, or numbers.
+    Strings and True/False are classes. Whole numbers are classes if they are few: two values, or
+    at most 20 that occur at least twice on average. Other numbers are regression. Several columns
+    are multi-label if all are 0 and 1, otherwise regression.
     """
     table, rows = part
     columns = [table.column(name, "target") for name in names]
@@ -129,7 +129,7 @@ def find_task(part: Part, names: Sequence[str], *, known: Task | None = None) ->
     column = columns[0]
     exact = column.exact is not None and column.exact[rows].any()
     if column.text or exact or column.numbers is None or len(column.words_in(rows)):
-        return "multiclass", "texts"
+        return "multiclass", "strings"
     values = np.unique(column.numbers[rows])
     if not _whole(values).all():
         return "regression", "numbers with a fraction"
@@ -140,10 +140,10 @@ def find_task(part: Part, names: Sequence[str], *, known: Task | None = None) ->
 
 
 def check_target(parts: Mapping[str, Part], names: Sequence[str]) -> None:
-    """Refuse rows without a target; the name of a part may be empty.
+    """Raise an error for rows without a target; the name of a split may be empty.
 
     Raises:
-        ValueError: Names the column, the split, how many rows there are and the first few.
+        ValueError: Names the column, the split, the number of rows and the first of them.
     """
     for split, (table, rows) in parts.items():
         for name in names:
@@ -152,7 +152,7 @@ def check_target(parts: Mapping[str, Part], names: Sequence[str]) -> None:
                 raise ValueError(
                     f"{table.name}: target {name!r} is missing in {len(lost)} of {len(rows)} "
                     f"{split + ' ' if split else ''}rows: {listed([str(r) for r in lost], 5)} "
-                    "(counted from 0); fill or delete them; rows to be predicted go to "
+                    "(counted from 0); add it or delete them; pass rows to predict as "
                     "predict_path="
                 )
 
@@ -164,10 +164,10 @@ def class_map(
     task: Task,
     label_separator: str | None = None,
 ) -> ClassMap:
-    """Class labels by split, in terms of all names found; whole numbers name their class.
+    """Collect the class names of all splits and the labels of each; a whole number is a name.
 
     Raises:
-        ValueError: If a number with a fraction, or a flag other than 0 and 1, is met.
+        ValueError: If a class is a number with a fraction, or a flag is not 0 or 1.
     """
     if task == "multilabel" and len(names) > 1:
         flags = {split: _flag_matrix(part, names) for split, part in parts.items()}
@@ -179,9 +179,9 @@ def class_map(
         _check_whole(table, column, rows)
         all_codes, words[split] = column.as_words
         codes[split] = all_codes[rows]
-        # -1 where missing
-        held = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[1:]
-        words[split] = [w if n else "" for w, n in zip(words[split], held, strict=True)]
+        # -1: missing
+        counts = np.bincount(codes[split] + 1, minlength=len(words[split]) + 1)[1:]
+        words[split] = [w if n else "" for w, n in zip(words[split], counts, strict=True)]
     if task == "multilabel":
         return _multilabel(codes, words, label_separator or "|")
     found = _ordered({word for split in words.values() for word in split} - {""})
@@ -194,10 +194,10 @@ def class_map(
 
 
 def target_values(part: Part, names: Sequence[str]) -> npt.NDArray[np.float64]:
-    """(N, T) numbers of regression targets.
+    """Return the numbers (N, T) of regression targets.
 
     Raises:
-        ValueError: If a cell is no finite number; names column and row.
+        ValueError: If a cell is not a finite number; names column and row.
     """
     table, rows = part
     values = np.empty((len(rows), len(names)))
@@ -210,7 +210,7 @@ def target_values(part: Part, names: Sequence[str]) -> npt.NDArray[np.float64]:
         if len(wrong):
             raise ValueError(
                 f"{table.name}: target {name!r} must be numbers for regression, row {wrong[0]} "
-                f"(counted from 0) holds {column.word(int(wrong[0]))!r}; mend it, or pass "
+                f"(counted from 0) is {column.word(int(wrong[0]))!r}; fix it, or pass "
                 "task='multiclass'"
             )
     return values
@@ -227,13 +227,13 @@ def _check_whole(table: Table, column: Column, rows: Indices) -> None:
     wrong = rows[~_whole(column.numbers[rows])]
     if len(wrong):
         raise ValueError(
-            f"{table.name}: target {column.name!r} holds {column.word(int(wrong[0]))} in row "
-            f"{wrong[0]} (counted from 0), which is no class; pass task='regression'"
+            f"{table.name}: target {column.name!r} is {column.word(int(wrong[0]))} in row "
+            f"{wrong[0]} (counted from 0), which is not a class; pass task='regression'"
         )
 
 
 def _as_flags(column: Column) -> npt.NDArray[np.bool_] | None:
-    """(N,) bool of a column of 0 and 1 or True and False; None for another."""
+    """Return a column of 0 and 1, or True and False, as (N,) bool; None for any other column."""
     codes, words = column.as_words
     truth = {"0": False, "1": True, "false": False, "true": True}
     if not all(word.casefold() in truth for word in words):
@@ -251,7 +251,7 @@ def _flag_matrix(part: Part, names: Sequence[str]) -> npt.NDArray[np.bool_]:
             words = table.column(name).as_words[1]
             strange = next(w for w in words if w.casefold() not in ("0", "1", "true", "false"))
             raise ValueError(
-                f"{table.name}: target {name!r} must be 0 and 1 for task='multilabel', it holds "
+                f"{table.name}: target {name!r} must be 0 and 1 for task='multilabel', it has "
                 f"{strange!r}; pass one column as target, or task='regression'"
             )
         columns.append(flags[rows])
@@ -274,7 +274,7 @@ def _multilabel(
 
 
 def _ordered(names: set[str]) -> list[str]:
-    """By number where all are numbers, else by text."""
+    """Sort by number if all names are numbers, otherwise as strings."""
     try:
         return sorted(names, key=lambda name: (float(name), name))
     except ValueError:

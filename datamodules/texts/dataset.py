@@ -1,4 +1,4 @@
-"""Rows of unequal length in one flat buffer, and their padding to a rectangle."""
+"""Store rows of unequal length in one flat buffer, and pad them to a rectangle."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ KEPT_AS = {np.dtype(np.uint16): np.int16, np.dtype(np.uint32): np.int32}
 
 
 class FlatRows:
-    """N rows of numbers end to end in one tensor, with their offsets.
+    """N concatenated rows of numbers in one tensor, with their offsets in another.
 
-    Two tensors whatever N is: workers get them without a copy under fork, forkserver and spawn,
-    and reading a row writes to no page of them.
+    Workers share the two tensors under fork, forkserver and spawn.
 
     Args:
         values: (M,) uint8, uint16 or uint32.
@@ -43,10 +42,10 @@ class FlatRows:
 
     @classmethod
     def from_texts(cls, texts: Sequence[str]) -> FlatRows:
-        """Rows of UTF-8 bytes.
+        """Encode texts as rows of UTF-8 bytes.
 
         Raises:
-            UnicodeEncodeError: If a text holds half of a surrogate pair.
+            UnicodeEncodeError: If a text contains half of a surrogate pair.
         """
         encoded = [text.encode() for text in texts]
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -54,21 +53,21 @@ class FlatRows:
 
     @classmethod
     def from_lengths(cls, values: npt.NDArray[Any], lengths: Iterable[int]) -> FlatRows:
-        """Rows of the given lengths, end to end in ``values``."""
+        """Return rows of the given lengths, concatenated in ``values``."""
         return cls(values, np.cumsum([0, *lengths], dtype=np.int64))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FlatRows:
-        """Rows that :meth:`state` gave."""
+        """Restore rows from :meth:`state`."""
         return cls(state["values"].numpy().view(state["dtype"]), state["offsets"].numpy())
 
     def state(self) -> dict[str, Any]:
-        """Tensors and plain types that :meth:`from_state` takes."""
+        """Return tensors and plain types for :meth:`from_state`."""
         return {"values": self._values, "offsets": self._offsets, "dtype": self.dtype.name}
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """(M,) all rows end to end; shares the memory."""
+        """(M,) all rows, concatenated; shares the memory."""
         flat: npt.NDArray[Any] = self._values.numpy().view(self.dtype)
         return flat
 
@@ -87,22 +86,22 @@ class FlatRows:
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def lengths(self) -> Indices:
-        """(N,) int64."""
+        """Return the length (N,) int64 of each row."""
         return np.diff(self.offsets)
 
     def text(self, index: int) -> str:
-        """One row of UTF-8 bytes as text."""
+        """Decode one row of UTF-8 bytes."""
         return self[index].tobytes().decode()
 
     def texts(self, start: int, stop: int) -> list[str]:
-        """Rows ``start`` to ``stop`` of UTF-8 bytes as text."""
+        """Decode rows ``start`` to ``stop`` of UTF-8 bytes."""
         first = self.offsets[start]
         block = self.values[first : self.offsets[stop]].tobytes()
         ends = (self.offsets[start : stop + 1] - first).tolist()
         return [block[a:b].decode() for a, b in pairwise(ends)]
 
     def iter_texts(self, rows: Indices) -> Iterator[str]:
-        """Chosen rows of UTF-8 bytes as text, in the order of ``rows``."""
+        """Decode the given rows of UTF-8 bytes, in their order."""
         return (self.text(int(row)) for row in rows)
 
 
@@ -114,15 +113,15 @@ def pad_rows(
     padding_side: PaddingSide = "right",
     widths: Indices | None = None,
 ) -> TextInputs:
-    """Gather N rows into one rectangle, as wide as the longest of them.
+    """Pad N rows to one rectangle, as wide as the longest of them.
 
     Args:
         rows: Token ids.
         indices: (N,) int64, N >= 1.
-        pad_id: Written where a row has no token.
-        padding_side: Where the padding stands.
-        widths: Ascending; the rectangle is as wide as the first that holds the longest row. Wider
-            rows than the last stay as wide as they are.
+        pad_id: Token of the padding.
+        padding_side: Side of the padding.
+        widths: Allowed widths, ascending; the first that is large enough is used. If the longest
+            row is longer than all, its length is used.
 
     Returns:
         ``input_ids`` (N, L) int64 and ``attention_mask`` (N, L) int64, 1 for a token.
@@ -142,21 +141,21 @@ def pad_rows(
         starts, mask = starts + lengths - width, places >= (width - lengths)[:, None]
     else:
         mask = places < lengths[:, None]
-    input_ids = np.where(mask, _stretches(rows.values, starts, width), pad_id)
+    input_ids = np.where(mask, _slices(rows.values, starts, width), pad_id)
     return TextInputs(
         torch.from_numpy(input_ids.astype(np.int64, copy=False)),
         torch.from_numpy(mask.astype(np.int64)),
     )
 
 
-def _stretches(values: npt.NDArray[Any], starts: Indices, width: int) -> npt.NDArray[np.int64]:
-    """(N, width) of what stands at ``starts`` and behind, neighbours' values too, as int64.
+def _slices(values: npt.NDArray[Any], starts: Indices, width: int) -> npt.NDArray[np.int64]:
+    """Return ``width`` values from each of ``starts``, including those of the next rows, as int64.
 
-    What lies before or behind all values is filled with any of them.
+    Positions outside of ``values`` get any of the values.
     """
     if width and int(starts.min()) >= 0 and int(starts.max()) + width <= len(values):
-        # A stretch is one opaque cell that may begin at any value: 8,192 tokens are padded in
-        # 30 us, against 60 token by token (2 cores, NumPy 2.4).
+        # A slice is one opaque cell that may begin at any value: 8,192 tokens are padded in 30 us,
+        # token by token in 60 (2 cores, NumPy 2.4).
         shape, cell = (len(values) - width + 1,), f"V{width * values.itemsize}"
         cells = np.ndarray(shape, cell, values.data, strides=values.strides)[starts]
         whole: npt.NDArray[np.int64] = cells.view(values.dtype).astype(np.int64)
@@ -167,19 +166,29 @@ def _stretches(values: npt.NDArray[Any], starts: Indices, width: int) -> npt.NDA
 
 
 class TextDataset:
-    """Chosen rows of a token buffer; a batch is one gather.
+    """Texts of a split as token ids; a batch is one gather.
 
     Args:
         tokens: All rows of the source.
-        rows: (N,) int64, the rows of this split.
-        target: (N,) int64; None for prediction, whose batches are bare inputs.
-        pad_id: Token written as padding.
-        padding_side: Where it is written.
-        describe: Names a row for a person.
-        widths: Lengths that batches may have, ascending; None: the longest text's own.
+        rows: (N,) int64, rows of this split.
+        target: (N,) int64 class indices; None for prediction: batches are inputs alone.
+        pad_id: Token of the padding.
+        padding_side: Side of the padding.
+        describe: Returns the name of a row, for messages.
+        widths: Allowed widths of a batch, ascending; None: the length of its longest text.
+
+    Example:
+        >>> tokens = FlatRows(np.array([5, 6, 7], np.uint16), [0, 2, 3])
+        >>> texts = TextDataset(
+        ...     tokens, np.array([0, 1]), np.array([1, 0]),
+        ...     pad_id=0, padding_side="right", describe=str,
+        ... )
+        >>> texts.get_batch(np.array([1, 0])).inputs.input_ids
+        tensor([[7, 0],
+                [5, 6]])
     """
 
-    draws = False
+    is_random = False
 
     def __init__(
         self,
@@ -193,7 +202,7 @@ class TextDataset:
         widths: Indices | None = None,
     ) -> None:
         self.tokens, self.pad_id, self.padding_side = tokens, pad_id, padding_side
-        # tensors: handed to workers without a copy
+        # tensors are shared with workers
         self.rows = torch.from_numpy(rows)
         self.target: Tensor | None = None if target is None else torch.from_numpy(target)
         self._describe = describe
@@ -208,7 +217,7 @@ class TextDataset:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Any:
-        """One text: ids (L,) and mask (L,) int64, and its class index () int64."""
+        """Return token ids (L,) and mask (L,) int64 of one text, and its class index () int64."""
         if not 0 <= index < len(self):
             raise IndexError(f"text {index} of {len(self)}")
         batch = self._padded(np.array([index]), None)
@@ -217,7 +226,7 @@ class TextDataset:
         return TextInputs(*(part[0] for part in batch))
 
     def get_batch(self, indices: Indices, seeds: Any = None) -> Batch | TextInputs:
-        """N texts, as wide as the longest or as ``widths`` say; nothing here is random."""
+        """Return N texts padded to a rectangle; ``seeds`` are not used."""
         return self._padded(indices, self.widths)
 
     def _padded(self, indices: Indices, widths: Indices | None) -> Batch | TextInputs:
@@ -233,10 +242,10 @@ class TextDataset:
         return Batch(inputs, self.target[torch.from_numpy(indices)])
 
     def lengths(self) -> Indices:
-        """(N,) int64, tokens of each text."""
+        """Return the number of tokens (N,) int64 of each text."""
         lengths: Indices = self.tokens.lengths()[self.rows.numpy()]
         return lengths
 
     def describe(self, index: int) -> str:
-        """File and line of a text."""
+        """Return file and line of a text."""
         return self._describe(int(self.rows[index]))

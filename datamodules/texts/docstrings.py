@@ -1,4 +1,4 @@
-"""Docstrings of installed packages as a text set: which package wrote this?"""
+"""Build a text dataset from the docstrings of installed packages, labelled by package."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from datamodules.splits.split import fingerprint
 
 PACKAGES = ("numpy", "sklearn", "stdlib", "torch")
 DISTRIBUTIONS = {"numpy": "numpy", "sklearn": "scikit-learn", "torch": "torch"}
-# tests have few docstrings and name what they test; the others hold no code of the package
+# tests have few docstrings, and these name the package; the others are not code of the package
 SKIPPED = frozenset(
     {"test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "__pycache__"}
 )
-SHORTEST = 40  # characters; "See base class." belongs to no package
-MOST = 3_000  # of a package: torch has 20,000, and reading them all takes a minute
+SHORTEST = 40  # characters; shorter ones, such as "See base class.", are the same everywhere
+MOST = 3_000  # per package: torch has 20,000, and reading them all takes a minute
 
 
 def write_docstrings(folder: Path) -> Path:
     """Write docstrings of numpy, scikit-learn, torch and the standard library as JSON lines.
 
-    The files are parsed, never imported. The same versions give the same file, byte for byte: equal
-    docstrings come once, and a package's files are read in the order of a hash of their names until
-    it has 3,000.
+    The files are parsed, not imported. The same versions give the same file: duplicates are
+    dropped, and the files of a package are read in the order of a hash of their names until there
+    are 3,000 docstrings.
 
     Args:
-        folder: Made where it is missing. The file's name holds a digest of the versions.
+        folder: Created if missing. The file name contains a digest of the versions.
 
     Returns:
-        The file; each line is ``{"text": ..., "label": package, "name": dotted name}``.
+        Path of the file; each line is ``{"text": ..., "label": package, "name": dotted name}``.
     """
     versions = [f"{package} {version(name)}" for package, name in DISTRIBUTIONS.items()]
     key = fingerprint("1", platform.python_version(), *versions)[:12]
@@ -67,14 +67,14 @@ def write_docstrings(folder: Path) -> Path:
 def _docstrings(package: str) -> Iterator[tuple[str, str]]:
     root = _root(package)
     files = [(file.relative_to(root).as_posix(), file) for file in _python_files(root)]
-    # mixed, so that what is kept comes from all parts of a package and little is parsed in vain
+    # shuffled, so that the first 3,000 docstrings come from all modules of a package
     for _, file in sorted(files, key=lambda pair: hashlib.blake2b(pair[0].encode()).digest()):
         module = ".".join((package, *file.relative_to(root).with_suffix("").parts))
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # other people's escapes, "\d" and the like
+                warnings.simplefilter("ignore")  # invalid escapes such as "\d"
                 tree = ast.parse(file.read_bytes())
-        except (SyntaxError, ValueError):  # written for another Python
+        except (SyntaxError, ValueError):  # written for another version of Python
             continue
         yield from _walk(tree, module.removesuffix(".__init__"))
 
@@ -97,7 +97,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
 
 
 def _walk(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Docstrings of a module and of the classes and functions in it, in order."""
+    """Yield the docstrings of a module and of its classes and functions, in order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = (ast.get_docstring(node) or "").strip()
         if _encodes(text):

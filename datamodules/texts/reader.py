@@ -1,4 +1,4 @@
-"""Reads texts and labels: CSV, TSV, JSON lines, Parquet, or one file for each text."""
+"""Read texts and labels from CSV, TSV, JSON lines, Parquet, or one file per text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from datamodules.readers.path_list import PathList
 from datamodules.splits.split import fingerprint
 
 from .dataset import FlatRows
-from .files import BadText, Cells, Column, Places, read_cells
+from .files import BadText, Cells, Column, RowPlaces, read_cells
 
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 class TextTable(NamedTuple):
-    """N texts in the order of their source, as buffers that workers share.
+    """N texts in the order of their source, in buffers that workers share.
 
     Attributes:
         texts: N rows of UTF-8 bytes.
         pairs: N second texts, or None.
-        names: Label names found, sorted; whole numbers by value.
-        labels: (N,) int64 indices into ``names``; None where labels were not asked for.
+        names: Label names, sorted; whole numbers by value.
+        labels: (N,) int64 indices into ``names``; None if labels were not read.
         source: The path.
-        lines: (N,) int64, the line of each row (its number from 0 in Parquet), or N paths.
-        extra: N cells of each other column that was asked for, None where a cell is missing.
+        lines: (N,) int64, line of each row (in Parquet its index from 0), or N paths.
+        extra: N cells of each additional column; None for a missing cell.
     """
 
     texts: FlatRows
@@ -44,15 +44,15 @@ class TextTable(NamedTuple):
 
     @property
     def keys(self) -> list[str] | list[int]:
-        """The files, or the row numbers from 0."""
+        """File of each text, or its row number from 0."""
         return list(self.lines) if isinstance(self.lines, PathList) else [*range(len(self.texts))]
 
-    def places(self) -> Places:
-        """Names rows for a person, without the texts."""
-        return Places(self.source, self.lines)
+    def places(self) -> RowPlaces:
+        """Return file and line of each row, without the texts."""
+        return RowPlaces(self.source, self.lines)
 
     def digest(self) -> str:
-        """Tells whether a text or a label changed."""
+        """Return a digest that changes with any text or label."""
         buffers = [self.texts] if self.pairs is None else [self.texts, self.pairs]
         parts = (part for rows in buffers for part in (rows.values.tobytes(), rows.offsets))
         return fingerprint(
@@ -76,31 +76,28 @@ def read_texts(
 ) -> TextTable:
     """Read a file of texts or a folder of text files; every row is kept.
 
-    A missing cell is an empty text; words such as "nan" or "NA" are words. What the format is
-    follows from the content (Parquet, gzip) and the ending (JSON); anything else is delimited.
+    A missing cell is an empty text; "nan" and "NA" are ordinary words. The format is detected by
+    content (Parquet, gzip) and suffix (JSON); any other file is delimited text.
 
     Args:
-        path: A file, or a folder with one folder of files for each class.
+        path: A file, or a folder with one folder of files per class.
         text: Column by name, or by number from 0.
-        label: The same; None reads no labels.
-        text_pair: The same, for a second text.
-        separator: None: found among comma, tab, semicolon and bar. A blank reads ``label text``
-            lines: the last of the columns takes the rest of the line.
+        label: Column of the label; None: no labels are read.
+        text_pair: Column of a second text.
+        separator: None: detected among comma, tab, semicolon and bar. A blank reads lines such as
+            ``label text``: the last column is the remaining line.
         quote: See :func:`~datamodules.readers.delimited.split_rows`.
-        encoding: None: UTF-8, or UTF-16 or UTF-32 with a byte order mark.
-        header: Whether the first row names the columns; None: it does where columns are asked for
-            by name.
-        label_pattern: Regular expression; its first group, else all that it matches at the start
-            of the label, is the label.
-        extra: Other columns to keep as they are written.
-        bad: Takes the files of a folder that cannot be read, by path; None: they are an error.
-
-    Returns:
-        :class:`TextTable`.
+        encoding: None: UTF-8, or UTF-16 or UTF-32 with a byte-order mark.
+        header: Whether the first row names the columns; None: if columns are given by name.
+        label_pattern: Regular expression that is matched at the start of the label; its first
+            group, or the whole match, replaces the label.
+        extra: Other columns to keep as they are.
+        bad: Collects the files of a folder that cannot be read, by path; None: they are an error.
 
     Raises:
-        FileNotFoundError: If there is no such path.
-        ValueError: If the content is not as described; names the file, the column and the line.
+        FileNotFoundError: If the path does not exist.
+        ValueError: If the file is damaged, or a cell is not a text or label; names the file, the
+            column and the line.
     """
     wanted: dict[str, Column | None] = {"text": text, "text_pair": text_pair, "label": label}
     wanted |= {f"split_options {name}": name for name in extra}
@@ -114,7 +111,7 @@ def read_texts(
         bad=bad,
     )
     if not len(cells.lines):
-        raise ValueError(f"{cells.source!r} holds no rows; pass a file with texts")
+        raise ValueError(f"{cells.source!r} has no rows; pass a file with texts")
     texts = _texts(cells, "text")
     pairs = _texts(cells, "text_pair") if text_pair is not None else None
     names, labels = _labels(cells, label_pattern) if label is not None else ([], None)
@@ -130,24 +127,24 @@ def _texts(cells: Cells, role: str) -> FlatRows:
     for i, value in enumerate(values):
         if value is not None and not isinstance(value, str):
             raise ValueError(
-                f"column {column!r} must hold texts, {cells.place(i)} holds {value!r} "
-                f"({type(value).__name__}); name another column or write it as text"
+                f"column {column!r} must contain texts, but {cells.place(i)} has {value!r} "
+                f"({type(value).__name__}); pass another column or convert it to text"
             )
     texts = [value or "" for value in values]
-    filled = [value for value in texts if value]
-    # a file to predict may well hold a single "42"
+    present = [value for value in texts if value]
+    # a file to predict may contain nothing but "42"
     trains = not cells.typed and "label" in cells.by_role
-    if trains and filled and all(map(NUMBER.fullmatch, filled)):
+    if trains and present and all(map(NUMBER.fullmatch, present)):
         raise ValueError(
-            f"{cells.source!r}: column {column!r} holds numbers such as {filled[0]!r} and no "
-            f"texts; pass {role}= the column of the texts, or read the file as a table"
+            f"{cells.source!r}: column {column!r} contains numbers such as {present[0]!r} and no "
+            f"texts; pass {role}= the column of the texts, or use TabularDataModule"
         )
     try:
         return FlatRows.from_texts(texts)
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{cells.place(texts.index(error.object))}: half of a surrogate pair is no character; "
-            "mend the text"
+            f"{cells.place(texts.index(error.object))}: half of a surrogate pair is not a "
+            "character; fix the text"
         ) from None
 
 
@@ -158,7 +155,7 @@ def _labels(cells: Cells, pattern: str | None) -> tuple[list[str], npt.NDArray[n
         more = ", ..." if len(missing) > 3 else ""
         raise ValueError(
             f"column {column!r} has no label in {len(missing)} of {len(values)} rows: "
-            f"{'; '.join(map(cells.place, missing[:3]))}{more}; fill or delete them"
+            f"{'; '.join(map(cells.place, missing[:3]))}{more}; add a label or delete them"
         )
     by_value: dict[Any, str] = {}
     names = []
@@ -172,8 +169,8 @@ def _labels(cells: Cells, pattern: str | None) -> tuple[list[str], npt.NDArray[n
         odd = sorted(n for n in found if not float(n.replace(",", ".")).is_integer())
         if odd:
             raise ValueError(
-                f"{cells.source!r}: column {column!r} holds numbers such as {odd[0]}; classes are "
-                "names or whole numbers: name another column, or make classes of them"
+                f"{cells.source!r}: column {column!r} contains numbers such as {odd[0]}; classes "
+                "are names or whole numbers: pass another column, or convert them to classes"
             )
     ordered = sort_names(found)
     index = {name: k for k, name in enumerate(ordered)}
@@ -182,11 +179,11 @@ def _labels(cells: Cells, pattern: str | None) -> tuple[list[str], npt.NDArray[n
 
 def _label_name(value: Any, pattern: str | None, where: str) -> str:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # 1.0 is how a table with gaps writes 1
+        value = int(value)  # a table with missing values writes 1 as 1.0
     if not isinstance(value, str | int | float):
         raise ValueError(
-            f"{where}: the label is {value!r} ({type(value).__name__}); one name or whole number "
-            "is needed"
+            f"{where}: the label is {value!r} ({type(value).__name__}); write one name or whole "
+            "number"
         )
     name = str(value)
     if pattern is None:
@@ -194,13 +191,13 @@ def _label_name(value: Any, pattern: str | None, where: str) -> str:
     match = re.match(pattern, name)
     if match is None:
         raise ValueError(
-            f"{where}: the label {name!r} does not match label_pattern={pattern!r}; mend either"
+            f"{where}: the label {name!r} does not match label_pattern={pattern!r}; fix either"
         )
     return str(match[1 if match.re.groups else 0])
 
 
 def sort_names(names: Iterable[str]) -> list[str]:
-    """Whole numbers by value, anything else as text.
+    """Sort class names: whole numbers by value, other names as text.
 
     Example:
         >>> sort_names({"10", "9"}), sort_names({"10", "9", "spam"})

@@ -1,4 +1,4 @@
-"""Byte-level BPE: trained or loaded, and texts to tokens once, through a cache outside the data."""
+"""Train or load a byte-level BPE tokenizer, and encode texts once through a cache."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .dataset import FlatRows
 PAD, CLS, SEP = SPECIAL = ("<pad>", "<cls>", "<sep>")
 SMALLEST_VOCAB = 256 + len(SPECIAL)
 PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<PAD>", "[pad]")
-# what stands for an empty text where a tokenizer adds nothing of its own; the first that exists
+# the first that exists encodes an empty text if the tokenizer adds no special token
 END_NAMES = ("</s>", "<|endoftext|>", "<eos>", "[SEP]", "<sep>", "<s>", "[CLS]", "<unk>", "[UNK]")
-CHUNK = 1_000  # texts a thread takes at once
-FORMAT = "1"  # part of each cache key; raised when the content of an entry changes its meaning
+CHUNK = 1_000  # texts per call of a thread
+FORMAT = "1"  # part of each cache key; raised when the format of an entry changes
 
 
-class Encoded(NamedTuple):
+class EncodedTexts(NamedTuple):
     """N texts as tokens.
 
     Attributes:
-        tokens: N rows of ids, each at least one long, uint16 or uint32.
-        cut: (N,) bool, True where a text was longer than ``max_length``.
+        tokens: N rows of at least one id, uint16 or uint32.
+        cut: (N,) bool, texts that were truncated to ``max_length``.
     """
 
     tokens: FlatRows
@@ -51,24 +51,23 @@ def train_tokenizer(
     vocab_size: int = 8_000,
     lowercase: bool = False,
 ) -> str:
-    """Train byte-level BPE on chosen rows; the same rows give the same tokenizer.
+    """Train byte-level BPE on the train rows; the same rows give the same tokenizer.
 
-    Every byte has a token, so any script can be written and nothing is unknown. Id 0 is padding, a
-    text begins with ``<cls>`` and so has at least one token, a pair has ``<sep>`` between its
-    parts. Equal characters in different Unicode spellings become one (NFC).
+    Every byte has a token, so no character is unknown. Id 0 is padding, a text begins with
+    ``<cls>``, and ``<sep>`` is between the texts of a pair. Texts are normalized to NFC.
 
     Args:
         texts: All texts, as UTF-8 bytes.
-        rows: The train rows, the only ones that are read.
+        rows: Train rows; no other row is read.
         pairs: Second texts.
-        vocab_size: At most that many tokens; pieces that come once become none.
-        lowercase: Fold case first.
+        vocab_size: Maximum number of tokens; a token occurs at least twice in the texts.
+        lowercase: Whether texts are converted to lower case.
 
     Returns:
         The content of a ``tokenizer.json``.
 
     Raises:
-        ValueError: If ``vocab_size`` has no room for the 256 bytes.
+        ValueError: If ``vocab_size`` is too small for the 256 bytes and the special tokens.
     """
     check_vocab_size(vocab_size)
     sources = [texts] if pairs is None else [texts, pairs]
@@ -80,17 +79,17 @@ def train_tokenizer(
 
     def read(path: Path) -> str:
         content = path.read_text(encoding="utf-8")
-        _load(content)  # a damaged entry is made again
+        _load(content)  # raises an error for a damaged entry
         return content
 
     return cached(f"tokenizer-{key}.json", make, read, lambda c, path: path.write_bytes(c.encode()))
 
 
 def check_vocab_size(vocab_size: int) -> None:
-    """Refuse a vocabulary that has no room for every byte.
+    """Raise an error if the vocabulary is too small.
 
     Raises:
-        ValueError: If it has not.
+        ValueError: If ``vocab_size`` is less than 256 bytes and the special tokens.
     """
     if vocab_size < SMALLEST_VOCAB:
         raise ValueError(
@@ -127,11 +126,11 @@ def _train(texts: Iterator[str], vocab_size: int, lowercase: bool) -> str:
 
 
 def load_tokenizer(path: str | Path) -> str:
-    """Content of a ``tokenizer.json``, checked.
+    """Read and check a ``tokenizer.json``, or the one in a folder.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is none that ``tokenizers`` reads.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If ``tokenizers`` cannot read it.
     """
     path = Path(path).expanduser()
     if path.is_dir():
@@ -143,17 +142,16 @@ def load_tokenizer(path: str | Path) -> str:
         _load(content)
     except Exception as error:  # tokenizers raises plain Exception
         raise ValueError(
-            f"{str(path)!r} is no tokenizer.json that tokenizers {_version()} reads: {error}; "
+            f"{str(path)!r} is not a tokenizer.json that tokenizers {_version()} reads: {error}; "
             "write it with Tokenizer.save() or PreTrainedTokenizerFast.save_pretrained()"
         ) from error
     return content
 
 
 def token_sizes(content: str) -> dict[str, int]:
-    """``{"vocab_size": V, "pad_id": ...}``: every id is below V.
+    """Return ``{"vocab_size": V, "pad_id": ...}``; every id is below V.
 
-    The pad id is the one the tokenizer declares, else of a token called like one (``[PAD]``), else
-    0; what is padding is told by the mask.
+    The pad id is declared by the tokenizer, or that of a token such as ``[PAD]``, or 0.
     """
     tokenizer = _load(content)
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -165,77 +163,74 @@ def token_sizes(content: str) -> dict[str, int]:
 
 def encode(
     content: str, texts: FlatRows, *, pairs: FlatRows | None = None, max_length: int = 512
-) -> Encoded:
-    """Texts to tokens, once: an equal call later reads the cache.
+) -> EncodedTexts:
+    """Encode texts as tokens; a later call with the same arguments reads the cache.
 
     Args:
-        content: A ``tokenizer.json``; its special tokens are added, its own padding and
-            truncation are not used.
+        content: A ``tokenizer.json``; its special tokens are added, its padding and truncation are
+            not used.
         texts: N texts, as UTF-8 bytes.
         pairs: N second texts.
-        max_length: Tokens kept of a text, special tokens counted; of a pair the longer part is
-            cut first.
-
-    Returns:
-        :class:`Encoded`.
+        max_length: Maximum number of tokens including special tokens; of a pair, the longer text
+            is truncated first.
 
     Raises:
-        ValueError: If ``max_length`` leaves no room beside the special tokens, or a text gives no
-            token at all.
+        ValueError: If ``max_length`` is not larger than the number of special tokens, or a text
+            has no token.
     """
     both = [texts] if pairs is None else [texts, pairs]
     key = fingerprint(
         FORMAT, _version(), content, str(max_length), *(t for s in both for t in _parts(s))
     )
 
-    def make() -> Encoded:
+    def make() -> EncodedTexts:
         return _encode(content, texts, pairs, max_length)
 
     return cached(f"tokens-{key}.pt", make, lambda path: _read_tokens(path, len(texts)), _save)
 
 
-def _encode(content: str, texts: FlatRows, pairs: FlatRows | None, max_length: int) -> Encoded:
+def _encode(content: str, texts: FlatRows, pairs: FlatRows | None, max_length: int) -> EncodedTexts:
     tokenizer = _load(content)
     added = tokenizer.num_special_tokens_to_add(pairs is not None)
     if max_length <= added:
         raise ValueError(
-            f"max_length must be over the {added} special tokens of each text, got {max_length}"
+            f"max_length must be larger than the {added} special tokens of each text, got "
+            f"{max_length}"
         )
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length)
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     dtype = np.uint16 if max(vocabulary.values()) < 2**16 else np.uint32
-    filler = next((vocabulary[name] for name in END_NAMES if name in vocabulary), None)
+    end_id = next((vocabulary[name] for name in END_NAMES if name in vocabulary), None)
 
     def chunk(start: int) -> tuple[npt.NDArray[Any], list[int], list[bool]]:
         stop = min(start + CHUNK, len(texts))
-        multilabel: Any = texts.texts(start, stop)
+        batch: Any = texts.texts(start, stop)
         if pairs is not None:
-            multilabel = list(zip(multilabel, pairs.texts(start, stop), strict=True))
-        encodings = tokenizer.encode_batch_fast(multilabel)
+            batch = list(zip(batch, pairs.texts(start, stop), strict=True))
+        encodings = tokenizer.encode_batch_fast(batch)
         ids = [encoding.ids for encoding in encodings]
         for i, row in enumerate(ids):
             if not row:
-                ids[i] = [_filler(filler, start + i)]
+                ids[i] = [_check_end(end_id, start + i)]
         flat = np.fromiter(chain.from_iterable(ids), dtype)
         return flat, [*map(len, ids)], [bool(encoding.overflowing) for encoding in encodings]
 
     starts = range(0, len(texts), CHUNK)
-    # Threads of ours, not of tokenizers: it releases the lock, and once its own threads have run it
-    # warns at each later fork.
+    # Our threads: tokenizers releases the GIL, and warns at each later fork if it used its own.
     with _one_thread(), ThreadPoolExecutor(usable_cores()) as pool:
         parts = list(pool.map(chunk, starts))
     flat = np.concatenate([np.empty(0, dtype), *(part[0] for part in parts)])
     lengths = [length for part in parts for length in part[1]]
     cut = np.array([was for part in parts for was in part[2]], bool)
-    return Encoded(FlatRows.from_lengths(flat, lengths), cut)
+    return EncodedTexts(FlatRows.from_lengths(flat, lengths), cut)
 
 
-def _filler(token: int | None, row: int) -> int:
+def _check_end(token: int | None, row: int) -> int:
     if token is None:
         raise ValueError(
-            f"text {row} gives no token: the tokenizer adds no special token and has none of "
-            f"{', '.join(END_NAMES)}; give it a post-processor, or leave empty texts out"
+            f"text {row} has no token: the tokenizer adds no special token and has none of "
+            f"{', '.join(END_NAMES)}; give it a post-processor, or remove empty texts"
         )
     return token
 
@@ -244,7 +239,7 @@ def _load(content: str) -> Any:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(content)
-    # in ours, a text that spells "<pad>" is a text about it and not padding
+    # in a tokenizer trained here, "<pad>" in a text is text, not padding
     tokenizer.encode_special_tokens = tokenizer.token_to_id(PAD) == 0 and (
         tokenizer.token_to_id(CLS) == 1
     )
@@ -253,7 +248,7 @@ def _load(content: str) -> Any:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep tokenizers from starting threads of its own."""
+    """Prevent tokenizers from starting its own threads."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "false"
@@ -273,7 +268,7 @@ def _version() -> str:
 
 
 def _parts(texts: FlatRows, rows: Indices | None = None) -> Iterator[bytes | Indices]:
-    """Content of chosen rows, for a key."""
+    """Yield the content of the given rows, for a cache key."""
     if rows is None:
         yield texts.values.tobytes()
         yield texts.offsets
@@ -282,13 +277,13 @@ def _parts(texts: FlatRows, rows: Indices | None = None) -> Iterator[bytes | Ind
         yield texts.lengths()[rows]
 
 
-def _save(encoded: Encoded, path: Path) -> None:
+def _save(encoded: EncodedTexts, path: Path) -> None:
     torch.save({**encoded.tokens.state(), "cut": torch.from_numpy(encoded.cut)}, path)
 
 
-def _read_tokens(path: Path, rows: int) -> Encoded:
+def _read_tokens(path: Path, rows: int) -> EncodedTexts:
     state = torch.load(path, weights_only=True)
-    encoded = Encoded(FlatRows.from_state(state), state["cut"].numpy())
+    encoded = EncodedTexts(FlatRows.from_state(state), state["cut"].numpy())
     if len(encoded.tokens) != rows:
-        raise ValueError(f"{path} holds {len(encoded.tokens)} rows, {rows} are needed")
+        raise ValueError(f"{path} has {len(encoded.tokens)} rows, expected {rows}")
     return encoded

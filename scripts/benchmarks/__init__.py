@@ -1,12 +1,12 @@
-"""Benchmarks by name; ``scripts/bench.py`` runs one.
+"""Benchmarks by name; ``scripts/bench.py`` runs one, README.md shows the results.
 
-A module holds ``add_options(parser)``, which may add its own, and ``measure(options)``, which gives
-a ``Result`` or a list of them.
+Each module has ``add_options(parser)`` and ``measure(options)``, which returns one ``Result`` or
+several.
 """
 
 from __future__ import annotations
 
-WORKS = {  # name: module in this package and what it shows
+WORKS = {  # name: module in this package, description
     "cifar": ("cifar", "small images in memory, crop and flip"),
     "eval": ("evaluation", "evaluation images from JPEG files and packs"),
     "exactness": ("exactness", "samplers on one process and two, stock against this project"),

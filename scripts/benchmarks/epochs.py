@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import lightning as L
@@ -23,11 +22,11 @@ Row = dict[str, Any]
 
 
 class Fit(L.LightningModule):
-    """A net, cross entropy and Adam; keeps count of the rows or tokens that were real.
+    """Cross entropy and Adam; counts the real rows or tokens.
 
     Args:
         net: Called as ``net(*inputs)``.
-        count: Real rows or tokens of a batch.
+        count: Returns the number of real rows or tokens of a batch.
     """
 
     def __init__(self, net: nn.Module, count: Callable[[Batch], int]) -> None:
@@ -35,87 +34,69 @@ class Fit(L.LightningModule):
         self.net, self.count, self.seen = net, count, 0
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """One step."""
+        """Return the loss."""
         self.seen += self.count(batch)
         return nn.functional.cross_entropy(self.net(*batch.inputs), batch.target)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam."""
+        """Return Adam."""
         return torch.optim.Adam(self.parameters(), 1e-3)
 
 
-class Changed:
-    """A loader whose batches are changed on the way.
+class Batches:
+    """A loader with a length, from any iterable of batches.
 
     Args:
-        loader: With a length.
-        change: Batch to batch.
+        steps: Number of batches.
+        batches: Called at the start of each epoch.
     """
 
-    def __init__(self, loader: Any, change: Callable[[Batch], Batch]) -> None:
-        self.loader, self.change = loader, change
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return map(self.change, self.loader)
-
-
-class Constant:
-    """The same batch over and over.
-
-    Args:
-        batch: The batch.
-        steps: How often it comes.
-    """
-
-    def __init__(self, batch: Batch, steps: int) -> None:
-        self.batch, self.steps = batch, steps
+    def __init__(self, steps: int, batches: Callable[[], Iterable[Batch]]) -> None:
+        self.steps, self.batches = steps, batches
 
     def __len__(self) -> int:
         return self.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        return (self.batch for _ in range(self.steps))
+        return iter(self.batches())
 
 
-def table_rows(data: DataModule, options: argparse.Namespace) -> list[Row]:
-    """An epoch of a small MLP, beside the same epoch on one batch that is never loaded."""
+def table_rows(data: DataModule, rounds: int) -> list[Row]:
+    """Compare an epoch of a small MLP with the same epoch on one batch that is never loaded."""
     loader = data.train_dataloader()
-    constant = Constant(next(iter(loader)), len(loader))
+    batch, steps = next(iter(loader)), len(loader)
+    constant = Batches(steps, lambda: (batch for _ in range(steps)))
 
-    def net() -> nn.Module:
-        return TabularMLP(30, 2, [50] * 8)
+    def fit(loader: Any) -> int:
+        return _fit(TabularMLP(30, 2, [50] * 8), loader, lambda batch: len(batch.target))
 
     variants = [
-        Variant("one constant batch", lambda: _fit(net(), constant, _batch_rows)),
-        Variant("plain", lambda: _fit(net(), data.train_dataloader(), _batch_rows)),
+        Variant("one constant batch", lambda: fit(constant)),
+        Variant("plain", lambda: fit(data.train_dataloader())),
     ]
-    return compare("tabular epoch", variants, rounds=options.rounds)
+    return compare("tabular epoch", variants, rounds=rounds)
 
 
-def text_rows(
-    shuffled: DataModule, buckets: DataModule, vocabulary: int, options: argparse.Namespace
-) -> list[Row]:
-    """An epoch of a small encoder: batches of any lengths, of like lengths, and without padding.
+def text_rows(shuffled: DataModule, buckets: DataModule, vocabulary: int, rounds: int) -> list[Row]:
+    """Compare an epoch of a small encoder with random padding, length buckets, and no padding.
 
     A sample is a real token here. Without padding every token of the buckets' batches is real: the
     same rectangles are computed, so it is the most that buckets could reach.
     """
 
-    def net() -> nn.Module:
-        return TextTransformer(vocabulary, 2, dim=32, depth=1, heads=2)
+    def fit(loader: Any) -> int:
+        return _fit(TextTransformer(vocabulary, 2, dim=32, depth=1, heads=2), loader, real_tokens)
+
+    def no_padding() -> Batches:
+        loader = buckets.train_dataloader()
+        return Batches(len(loader), lambda: map(without_padding, loader))
 
     variants = [
-        Variant("random padding", lambda: _fit(net(), shuffled.train_dataloader(), _real_tokens)),
-        Variant("plain", lambda: _fit(net(), buckets.train_dataloader(), _real_tokens)),
-        Variant(
-            "no padding",
-            lambda: _fit(net(), Changed(buckets.train_dataloader(), _filled), _real_tokens),
-        ),
+        Variant("random padding", lambda: fit(shuffled.train_dataloader())),
+        Variant("plain", lambda: fit(buckets.train_dataloader())),
+        Variant("no padding", lambda: fit(no_padding())),
     ]
-    return compare("text epoch", variants, rounds=options.rounds)
+    return compare("text epoch", variants, rounds=rounds)
 
 
 def _fit(net: nn.Module, loader: Any, count: Callable[[Batch], int]) -> int:
@@ -136,14 +117,12 @@ def _fit(net: nn.Module, loader: Any, count: Callable[[Batch], int]) -> int:
     return module.seen
 
 
-def _batch_rows(batch: Batch) -> int:
-    return len(batch.target)
-
-
-def _real_tokens(batch: Batch) -> int:
+def real_tokens(batch: Batch) -> int:
+    """Count the tokens that are not padding."""
     return int(batch.inputs.attention_mask.sum())
 
 
-def _filled(batch: Batch) -> Batch:
+def without_padding(batch: Batch) -> Batch:
+    """Replace padding by real tokens."""
     ids, mask = batch.inputs
     return Batch(TextInputs(ids.clamp(min=2), torch.ones_like(mask)), batch.target)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from .images import _measure, add_options
+from .images import add_options, measure_images
 from .tables import Result
 
 __all__ = ["add_options", "measure"]
 
 
 def measure(options: argparse.Namespace) -> Result:
-    """Resize 256, CenterCrop 224, normalise."""
-    return _measure(options, train=False)
+    """Measure Resize 256, CenterCrop 224, normalize."""
+    return measure_images(options, train=False)

@@ -1,7 +1,7 @@
-"""What each kind of sampler becomes under Lightning on one process and on two, stock and ours.
+"""Compare samplers under Lightning on one process and on two, stock code and this project.
 
-Every case runs a real fit of two epochs. Right means: the run starts, the rows of all ranks
-together are what the sampler promises, and a shuffled epoch is followed by another order.
+Every case is a fit of two epochs. Right means: the run starts, the rows of all ranks together are
+what the sampler promises, and a shuffled epoch is followed by another order.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from typing import Any
 from .exactness_cases import CASES, ROWS
 from .tables import Result
 
-Seen = list[list[list[int]]]  # [rank][epoch]: rows
-
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
-    """How long a program may take."""
+    """Add the time limit of a program."""
     parser.add_argument("--timeout-seconds", type=float, default=240)
 
 
@@ -45,7 +43,7 @@ def measure(options: argparse.Namespace) -> Result:
 
 
 def run_cases(world: int, timeout: float) -> list[dict[str, Any]]:
-    """What each rank saw in each case; ends every process it started.
+    """Return the rows that each rank saw in each case, by case.
 
     Raises:
         RuntimeError: If the program failed or did not finish in time.
@@ -72,14 +70,11 @@ def run_cases(world: int, timeout: float) -> list[dict[str, Any]]:
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]
     if process.returncode or len(lines) != world:
         raise RuntimeError(f"the cases on {world} processes failed:\n{output[-2000:]}")
-    return [seen for _, seen in sorted((json.loads(line[5:]) for line in lines), key=_rank)]
+    ranks: dict[int, dict[str, Any]] = dict(json.loads(line[5:]) for line in lines)
+    return [ranks[rank] for rank in range(world)]
 
 
 def verdict(case: str, ranks: Sequence[Any]) -> str:
-    """``right``, or what is wrong with the rows that the ranks saw together."""
+    """Return ``right``, or what is wrong with the rows of all ranks together."""
     refused = next((rank for rank in ranks if isinstance(rank, str)), None)
     return f"refused: {refused}" if refused is not None else CASES[case].fault(ranks) or "right"
-
-
-def _rank(pair: Sequence[Any]) -> int:
-    return int(pair[0])

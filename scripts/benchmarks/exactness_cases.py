@@ -1,4 +1,4 @@
-"""The samplers that are compared: torch's own or a user's, this project's, and the promise."""
+"""The samplers to compare: stock (torch's or a user's), this project's, and what they promise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Ranks = Sequence[Sequence[Sequence[Sequence[int]]]]  # [rank][epoch][step]: rows
 
 
 class Numbered(Dataset[Any]):
-    """``(row number, label)`` of the given rows."""
+    """Returns ``(row number, label)`` of the given rows."""
 
     def __init__(self, rows: Sequence[int] = range(ROWS)) -> None:
         self.rows, self.targets = rows, LABELS[list(rows)]
@@ -46,14 +46,14 @@ class Numbered(Dataset[Any]):
 
 
 class Rows(DataModule):
-    """The same rows for train and, where ``evaluated``, for val."""
+    """The same rows for train and, if ``evaluated``, for val."""
 
     def __init__(self, rows: Sequence[int], evaluated: bool, **options: Any) -> None:
         super().__init__(batch_size=SIZE, num_workers=0, seed=SEED, **options)
         self.rows, self.evaluated = rows, evaluated
 
     def dataset(self, split: str) -> Any:
-        """Rows of a split."""
+        """Return the rows of a split."""
         wanted = split == "train" or (split == "val" and self.evaluated)
         return Numbered(self.rows) if wanted else None
 
@@ -99,16 +99,16 @@ class Reversed(Sampler[int]):
 
 
 def reversed_plan(generator: torch.Generator, world_size: int) -> list[list[int]]:
-    """The same as a plan."""
+    """Plan the same batches for this project."""
     order = list(range(ROWS - 1, -1, -1))
     return [order[i : i + SIZE] for i in range(0, ROWS, SIZE)]
 
 
-# --- promises: each gives what is wrong, or nothing --------------------------------------------
+# --- promises: each returns what is wrong, or "" ------------------------------------------------
 
 
 def each_once(*, shuffled: bool, rows: Sequence[int] = range(ROWS), repeats: int = 3) -> Any:
-    """Each row of an epoch once; at most ``repeats`` more to make the ranks even."""
+    """Check that each row is seen once per epoch; up to ``repeats`` more make the ranks equal."""
 
     def fault(ranks: Ranks) -> str:
         for epoch in epochs(ranks):
@@ -125,7 +125,7 @@ def each_once(*, shuffled: bool, rows: Sequence[int] = range(ROWS), repeats: int
 
 
 def share(ranks: Ranks) -> str:
-    """The rare class fills about half of an epoch."""
+    """Check that the rare class is about half of an epoch."""
     for epoch in epochs(ranks):
         drawn = LABELS[[row for step in epoch for row in step]].mean()
         if not 0.3 <= drawn <= 0.7:
@@ -134,14 +134,14 @@ def share(ranks: Ranks) -> str:
 
 
 def four_and_four(ranks: Ranks) -> str:
-    """Each batch holds four samples of each class, on each rank."""
+    """Check that each batch has four samples of each class, on each rank."""
     batches = [step for epoch in epochs(ranks) for step in epoch]
     off = sum(np.bincount(LABELS[batch], minlength=2).tolist() != [4, 4] for batch in batches)
     return f"{off} of {len(batches)} batches not 4 and 4" if off else orders(ranks, True)
 
 
 def like_lengths(ranks: Ranks) -> str:
-    """Each row once, and little padding within a batch."""
+    """Check that each row is seen once, with little padding."""
     wrong = each_once(shuffled=True)(ranks)
     batches = [LENGTHS[step] for epoch in epochs(ranks) for step in epoch]
     padded = sum(len(batch) * batch.max() for batch in batches)
@@ -149,18 +149,13 @@ def like_lengths(ranks: Ranks) -> str:
     return str(wrong) or (f"padding {waste:.0%}" if waste > 0.2 else "")
 
 
-def evaluated_once(ranks: Ranks) -> str:
-    """Each row of an evaluation once, none again."""
-    return str(each_once(shuffled=False, repeats=0)(ranks))
-
-
 def epochs(ranks: Ranks) -> list[list[Sequence[int]]]:
-    """The batches of all ranks together, by epoch."""
+    """Return the batches of all ranks together, by epoch."""
     return [[step for part in parts for step in part] for parts in zip(*ranks, strict=True)]
 
 
 def orders(ranks: Ranks, shuffled: bool) -> str:
-    """A shuffled epoch is followed by another, and no two ranks draw the same batches."""
+    """Check that shuffled epochs differ and that ranks do not see the same batches."""
     for rank in ranks:
         if (rank[0] == rank[1]) == shuffled:
             return "the same order again" if shuffled else "another order"
@@ -170,14 +165,14 @@ def orders(ranks: Ranks, shuffled: bool) -> str:
 
 
 class Case(NamedTuple):
-    """One kind of sampler.
+    """One sampler.
 
     Attributes:
-        stock: A plain loader as one writes it without this project.
+        stock: Makes a loader as written without this project.
         ours: Options of the datamodule in its place.
-        fault: What is wrong with the rows seen, or nothing.
-        rows: The rows that our datamodule holds.
-        evaluated: The rows of validation are looked at.
+        fault: Returns what is wrong with the rows seen, or ``""``.
+        rows: The rows of our datamodule.
+        evaluated: Whether to check the validation rows.
     """
 
     stock: Callable[[], DataLoader[Any]]
@@ -188,7 +183,7 @@ class Case(NamedTuple):
 
 
 def plain(**options: Any) -> Callable[[], DataLoader[Any]]:
-    """A loader with eight rows a batch, unless a sampler makes the batches."""
+    """Return a function that makes a loader, with eight rows per batch unless a sampler batches."""
 
     def make() -> DataLoader[Any]:
         made = {name: value() for name, value in options.items()}
@@ -198,11 +193,7 @@ def plain(**options: Any) -> Callable[[], DataLoader[Any]]:
     return make
 
 
-def weights() -> list[float]:
-    """One over the class's frequency."""
-    return [float(weight) for weight in 1 / np.bincount(LABELS)[LABELS]]
-
-
+WEIGHTS = (1 / np.bincount(LABELS)[LABELS]).tolist()  # inverse class frequency of each row
 CASES: dict[str, Case] = {
     "shuffle=True": Case(plain(shuffle=lambda: True), {}, each_once(shuffled=True)),
     "shuffle=False": Case(plain(), {"sampler": "sequential"}, each_once(shuffled=False)),
@@ -221,7 +212,7 @@ CASES: dict[str, Case] = {
         rows=SUBSET,
     ),
     "WeightedRandomSampler": Case(
-        plain(sampler=lambda: WeightedRandomSampler(weights(), ROWS)),
+        plain(sampler=lambda: WeightedRandomSampler(WEIGHTS, ROWS)),
         {"sampler": "balanced"},
         share,
     ),
@@ -237,5 +228,5 @@ CASES: dict[str, Case] = {
     "own batches by length": Case(
         plain(batch_sampler=LengthBatches), {"sampler": LengthBuckets(buckets=8)}, like_lengths
     ),
-    "validation loader": Case(plain(), {}, evaluated_once, evaluated=True),
+    "validation loader": Case(plain(), {}, each_once(shuffled=False, repeats=0), evaluated=True),
 }

@@ -19,7 +19,7 @@ from benchmarks.exactness_cases import CASES, SEED, Case, Rows
 
 
 class Recorder(L.LightningModule):
-    """Keeps the rows of each step, by epoch."""
+    """Records the rows of each step, by epoch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,30 +27,30 @@ class Recorder(L.LightningModule):
         self.seen: dict[str, list[list[list[int]]]] = {"train": [], "val": []}
 
     def on_train_epoch_start(self) -> None:
-        """A new epoch."""
+        """Start an epoch."""
         self.seen["train"].append([])
 
     def on_validation_epoch_start(self) -> None:
-        """A new evaluation."""
+        """Start an evaluation."""
         self.seen["val"].append([])
 
     def training_step(self, batch: Any, index: int) -> torch.Tensor:
-        """Keep the rows; a loss of no meaning."""
+        """Record the rows and return any loss."""
         self.seen["train"][-1].append(batch[0][:, 0].int().tolist())
         loss: torch.Tensor = self.layer(batch[0] / 100).mean()
         return loss
 
     def validation_step(self, batch: Any, index: int) -> None:
-        """Keep the rows."""
+        """Record the rows."""
         self.seen["val"][-1].append(batch[0][:, 0].int().tolist())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Any."""
+        """Return any optimizer."""
         return torch.optim.SGD(self.parameters(), 0.01)
 
 
 def fit(case: Case, side: str, world: int) -> Any:
-    """Rows of this rank, or why Lightning refused."""
+    """Fit one case; return the rows of this rank, or the error's type if Lightning refused."""
     L.seed_everything(SEED, verbose=False)
     model = Recorder()
     trainer = L.Trainer(
@@ -79,10 +79,10 @@ def fit(case: Case, side: str, world: int) -> Any:
 
 
 def main() -> None:
-    """All cases, stock and ours, in one start."""
+    """Fit all cases, stock and ours, and print the rows."""
     world = int(sys.argv[1])
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore")  # of the stock loaders, as they are what is shown
+    warnings.filterwarnings("ignore")  # of the stock loaders
     found = {
         f"{side}: {name}": fit(case, side, world)
         for name, case in CASES.items()

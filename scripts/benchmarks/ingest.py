@@ -12,21 +12,19 @@ from torchvision.datasets import ImageFolder
 from datamodules import ImageFolderDataModule, TabularDataModule
 
 from . import stock
-from .rounds import Variant, compare, peer
+from .rounds import Variant, add_sizes, compare, peer
 from .tables import Result
 
 NUMBERS, CODES = [f"n{i}" for i in range(12)], [f"c{i}" for i in range(4)]
 
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
-    """Sizes and rounds."""
-    parser.add_argument("--rows", type=int, default=100_000, help="of the CSV; 2.5M are 400 MB")
-    parser.add_argument("--files", type=int, default=20_000, help="that are listed")
-    parser.add_argument("--rounds", type=int, default=5)
+    """Add sizes and rounds."""
+    add_sizes(parser, rows=100_000, files=20_000)
 
 
 def measure(options: argparse.Namespace) -> Result:
-    """Both works in one table."""
+    """Measure both and put them in one table."""
     with tempfile.TemporaryDirectory() as folder:
         path, photos = Path(folder) / "table.csv", Path(folder) / "photos"
         _write_csv(path, options.rows)
@@ -39,7 +37,7 @@ def measure(options: argparse.Namespace) -> Result:
         size = path.stat().st_size
     title = f"ingest: {options.rows:,} rows ({size / 1e6:.0f} MB), {options.files:,} files"
     notes = ["csv, plain: read, split by class, fit on train rows alone, and encode all rows"]
-    return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
+    return Result(title, rows, notes=notes)
 
 
 def _write_csv(path: Path, rows: int) -> None:

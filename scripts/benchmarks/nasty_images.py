@@ -1,8 +1,8 @@
-"""Images that break programs: the answer here and by torchvision, each held against the truth.
+"""Images that break programs: the pixels decoded here and by torchvision, compared with the truth.
 
-What is right follows from ``TABLE.tsv`` beside the files and from Pillow alone, step by step: the
-size and the turn that the table states, deep levels scaled down, transparency over white, colours
-that need a table converted; or a refusal that names the file, where the image is not whole.
+The true pixels come from ``TABLE.tsv`` beside the files and from Pillow alone: the size and the
+orientation in the list, 16 bits scaled to 8, transparency over white, colour spaces converted. A
+damaged file must be refused by name.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .nasty import Answer, counted, read_list, refused
+from .nasty import Answer, compare_readers, read_list, refused
 from .tables import Result
 
 Pixels = npt.NDArray[np.uint8]
-NEAR = 3.0  # mean difference in levels (of 255) that decoders of one file may have
+MAX_DIFFERENCE = 3.0  # mean, in levels of 255, between decoders of the same file
 
 
 class Truth(NamedTuple):
-    """What a file holds.
+    """The true content of a file.
 
     Attributes:
-        size: Height and width as a person sees it; None: the file is to be refused.
+        size: Height and width as a person sees it; None: the file must be refused.
         pixels: (H, W, 3) uint8.
     """
 
@@ -36,28 +37,26 @@ class Truth(NamedTuple):
 
 
 def compare(folder: Path) -> Result:
-    """One row a file of ``folder/nasty``."""
-    rows: list[dict[str, Any]] = []
-    answers: dict[str, list[Answer]] = {"torchvision": [], "here": []}
-    for listed in read_list(folder / "nasty" / "TABLE.tsv"):
-        path, what = folder / "nasty" / "files" / listed["file"], listed["what is wrong"]
-        opened = next(text for name, text in listed.items() if name.startswith("PIL"))
-        truth = true_image(path, opened, what)
-        row = {"file": listed["file"], "what is wrong": what}
-        for who, read in (("torchvision", _torchvision), ("here", _here)):
-            answers[who].append(judge(read, path, truth))
-            row[who] = str(answers[who][-1])
-        rows.append(row)
-    notes = [
-        "; ".join(counted(found, who) for who, found in answers.items()),
-        "Right: size, turn and colours as a person sees them, transparency over white; or an error "
-        "that names the file.",
-    ]
-    return Result("Images that break programs", rows, notes=notes)
+    """Make a table with one row per file of ``folder/nasty``."""
+
+    def cases() -> Iterator[tuple[Path, str, Truth]]:
+        for row in read_list(folder / "nasty" / "TABLE.tsv"):
+            path, what = folder / "nasty" / "files" / row["file"], row["what is wrong"]
+            opened = next(text for name, text in row.items() if name.startswith("PIL"))
+            yield path, what, true_image(path, opened, what)
+
+    return compare_readers(
+        "Images that break programs",
+        cases(),
+        {"torchvision": _torchvision, "here": _here},
+        judge,
+        "Right: size, orientation and colours as a person sees them, transparency over white; or "
+        "an error that names the file.",
+    )
 
 
 def true_image(path: Path, opened: str, what: str) -> Truth:
-    """The image by Pillow's own steps, sized as the table's line ``opened`` says."""
+    """Decode an image with Pillow alone, with the size from the list's column ``opened``."""
     from PIL import Image, ImageOps
 
     found = re.search(r"(\d+)x(\d+)", opened)
@@ -69,12 +68,12 @@ def true_image(path: Path, opened: str, what: str) -> Truth:
     with warnings.catch_warnings(), Image.open(path) as image:
         warnings.simplefilter("ignore")
         image.load()
-        if "clipped" in opened:  # 16 bits, of which convert() cuts what is above 255
+        if "clipped" in opened:  # 16 bits, which convert() clips at 255
             grey = np.round(np.asarray(image, np.float64) / 257).astype(np.uint8)
             return Truth((height, width), np.stack([grey] * 3, axis=-1))
         try:
             turned: Any = ImageOps.exif_transpose(image)
-        except Exception:  # a broken block of notes turns nothing
+        except Exception:  # a broken EXIF block rotates nothing
             turned = image
         return Truth((height, width), np.asarray(_in_srgb(turned, what)))
 
@@ -97,7 +96,7 @@ def _in_srgb(image: Any, what: str) -> Any:
 
 
 def judge(read: Any, path: Path, truth: Truth) -> Answer:
-    """Let a reader open a file and hold the answer against the truth."""
+    """Read a file and compare the pixels with the true ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -106,11 +105,11 @@ def judge(read: Any, path: Path, truth: Truth) -> Answer:
             return refused(error, path, whole=truth.size is not None)
     height, width = pixels.shape[:2]
     if truth.size is None or truth.pixels is None:
-        return Answer(False, f"{width} x {height} of a file that is not whole", silent=True)
+        return Answer(False, f"{width} x {height} of a damaged file", silent=True)
     if (height, width) != truth.size:
-        return Answer(False, f"{width} x {height}, not turned", silent=True)
+        return Answer(False, f"{width} x {height}, wrong orientation", silent=True)
     away = float(np.abs(pixels.astype(np.int64) - truth.pixels).mean())
-    if away > NEAR:
+    if away > MAX_DIFFERENCE:
         return Answer(False, f"{width} x {height}, {away:.0f} levels off", silent=True)
     return Answer(True, f"{width} x {height}")
 
@@ -122,7 +121,7 @@ def _here(path: Path) -> Any:
 
 
 def _torchvision(path: Path) -> Any:
-    """As ``torchvision.datasets.ImageFolder`` reads a file."""
+    """Read a file like ``torchvision.datasets.ImageFolder``."""
     from torchvision.datasets.folder import default_loader
 
     return default_loader(str(path))

@@ -1,9 +1,9 @@
-"""Tables that break programs: the cells here and by pandas, each held against the file's own.
+"""Tables that break programs: the cells read here and by pandas, compared with the true ones.
 
-The true cells come from Python's ``csv`` or ``json`` under a form (separator, encoding, lines
-before the header) that is stated here for each file, as ``TABLE.tsv`` describes it. A cell is right
-as its very text, as the number that the text writes, or as missing where it is empty. A digit
-string such as 00501 is a text: the number 501 is wrong.
+The true cells are read with Python's ``csv`` or ``json`` and a form (separator, encoding, lines
+before the header) that is written here for each file. A cell is right as its text, as the number
+that the text stands for, or as missing if it is empty. A digit string such as 00501 is text: the
+number 501 is wrong.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .nasty import Answer, counted, read_list, refused
+from .nasty import Answer, compare_readers, read_list, refused
 from .tables import Result
 
 Columns = dict[str, list[Any]]  # a cell is None where it is missing
-NOTHING = {"", "na", "n/a", "#n/a", "nan", "null"}
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null"}
 
 
 class Form(NamedTuple):
-    """How the cells of a file are to be read.
+    """How to read the true cells of a file.
 
     Attributes:
         separator: One character.
-        encoding: The file's.
+        encoding: Of the file.
         lines: Lines before the header.
-        grouped: Whether ``"1,234.50"``, ``$`` and ``%`` belong to numbers.
+        grouped: Whether ``"1,234.50"``, ``$`` and ``%`` are parts of numbers.
         comma: Whether ``1,5`` is a number.
-        names: Columns whose header two bear, is blank, or is missing, as they are called here.
-        read: ``"table"``, or ``"text"`` for what only the reader of texts takes.
-        say: What has to be said of it: the cells alone are not the answer.
-        useless: Nothing can be learnt from it, no row or a number for a text: an error that names
-            the file is right, too.
+        names: Expected names of columns with a duplicate, blank or missing header.
+        read: ``"table"``, or ``"text"`` for files of the text reader.
+        message: Text that a message must contain; correct cells alone are not enough.
+        useless: No model can be trained on it: an error that names the file is right too.
     """
 
     separator: str = ","
@@ -48,7 +47,7 @@ class Form(NamedTuple):
     comma: bool = False
     names: Mapping[int, str] = {}
     read: str = "table"
-    say: str = ""
+    message: str = ""
     useless: bool = False
 
 
@@ -62,7 +61,7 @@ FORMS = {
     "dup_headers.csv": Form(names={6: "age_2"}),
     "blank_header.csv": Form(names={2: "unnamed_2"}),
     "index_column.csv": Form(names={0: "unnamed_0"}),
-    "no_header.csv": Form(say="column_names="),
+    "no_header.csv": Form(message="column_names="),
     "thousands.csv": Form(grouped=True),
     "currency_percent.csv": Form(grouped=True),
     "preamble.csv": Form(lines=3),
@@ -74,7 +73,7 @@ FORMS = {
     "header_only.csv": Form(useless=True),
     "empty.parquet": Form(useless=True),
 }
-# not whole: the answer is an error that names the file
+# damaged: an error that names the file is right
 REFUSED = {
     *("ragged_more.csv", "ragged_short.csv", "empty.csv", "newline_only.csv", "cut.parquet"),
     *("unclosed_quote.csv", "backslash_escape.csv", "bad_utf8.csv", "repeated_header.csv"),
@@ -82,49 +81,41 @@ REFUSED = {
 
 
 def compare(folder: Path) -> Result:
-    """One row a file of ``folder/nasty_tables``."""
-    rows: list[dict[str, Any]] = []
-    answers: dict[str, list[Answer]] = {"pandas": [], "here": []}
-    for path, what, form, truth in _files(folder / "nasty_tables"):
-        row = {"file": path.name, "what is wrong": what}
-        for who, read in (("pandas", _pandas), ("here", _here)):
-            answers[who].append(judge(read, path, form, truth))
-            row[who] = str(answers[who][-1])
-        rows.append(row)
-    notes = [
-        "; ".join(counted(found, who) for who, found in answers.items()),
-        "Right: every cell is the file's own, or an error names the file.",
-    ]
-    return Result("Tables that break programs", rows, notes=notes)
+    """Make a table with one row per file of ``folder/nasty_tables``."""
+    return compare_readers(
+        "Tables that break programs",
+        _files(folder / "nasty_tables"),
+        {"pandas": _pandas, "here": _here},
+        judge,
+        "Right: every cell is correct, or an error names the file.",
+    )
 
 
-def _files(folder: Path) -> list[tuple[Path, str, Form, Columns | None]]:
-    found = []
+def _files(folder: Path) -> Iterator[tuple[Path, str, tuple[Form, Columns | None]]]:
     for listed in read_list(folder / "TABLE.tsv"):
         path = folder / "made" / listed["file"]
         form = FORMS.get(path.name, Form())
         truth = None if path.name in REFUSED else true_cells(path, form)
-        found.append((path, listed["what"].strip('"'), form, truth))
+        yield path, listed["what"].strip('"'), (form, truth)
     for path in sorted((folder / "csv_spectrum").glob("*.csv")):
-        found.append((path, "csv-spectrum", Form(), _as_listed(path)))
-    return found
+        yield path, "csv-spectrum", (Form(), _as_listed(path))
 
 
 def _as_listed(path: Path) -> Columns:
-    """The answer that csv-spectrum itself gives for a file."""
+    """Return the cells that csv-spectrum lists for a file."""
     rows = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     rows = rows if isinstance(rows, list) else [rows]
-    if path.stem == "location_coordinates":  # the collection's own slip: another number
+    if path.stem == "location_coordinates":  # csv-spectrum lists another number than its file
         rows = [row | {"Contact Phone Number": "2095257564"} for row in rows]
-    if path.stem == "newlines_crlf":  # its checkout turned the file's line ends, not the answer's
+    if path.stem == "newlines_crlf":  # its checkout converted the line ends of the file only
         rows = [{k: v.replace("\r\n", "\n") for k, v in row.items()} for row in rows]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def true_cells(path: Path, form: Form) -> Columns:
-    """Cells by column, as texts, by Python's own readers and the stated form."""
+    """Read the cells of each column as text, with Python's own readers and a form."""
     if path.suffix == ".parquet" and path.name in ("penguins.parquet", "empty.parquet"):
-        cells = true_cells(path.with_name("penguins.csv.gz"), form)  # the very same table
+        cells = true_cells(path.with_name("penguins.csv.gz"), form)  # the same table
         return {name: column * (path.stem != "empty") for name, column in cells.items()}
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode(form.encoding)
@@ -146,9 +137,12 @@ def true_cells(path: Path, form: Form) -> Columns:
 
 
 def judge(
-    read: Callable[[Path, Form], tuple[Columns, str]], path: Path, form: Form, truth: Columns | None
+    read: Callable[[Path, Form], tuple[Columns, str]],
+    path: Path,
+    expected: tuple[Form, Columns | None],
 ) -> Answer:
-    """Let a reader open a file and hold each cell against the true one."""
+    """Read a file and compare each cell with the true one."""
+    form, truth = expected
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -158,11 +152,12 @@ def judge(
     rows = len(next(iter(found.values()), ()))
     shape = f"{rows} x {len(found)}"
     if truth is None:
-        return Answer(False, f"{shape} of a file that is not whole", silent=True)
-    if form.say:
-        told = form.say in notes
+        return Answer(False, f"{shape} of a damaged file", silent=True)
+    if form.message:
+        reported = form.message in notes
         lost = "the first row became the header"
-        return Answer(told, f"{lost}, which is said" if told else lost, silent=not told)
+        text = f"{lost}, which is reported" if reported else lost
+        return Answer(reported, text, silent=not reported)
     true_rows = len(next(iter(truth.values())))
     if len(found) != len(truth) or rows != true_rows:
         return Answer(False, f"{shape} for {true_rows} x {len(truth)}", silent=True)
@@ -179,7 +174,7 @@ def judge(
 
 
 def same(true: Any, cell: Any, form: Form) -> bool:
-    """Whether a cell says what the file says.
+    """Whether a cell equals the true one.
 
     Example:
         >>> same("00501", 501, Form()), same("7.250", 7.25, Form())
@@ -191,7 +186,7 @@ def same(true: Any, cell: Any, form: Form) -> bool:
         return bool(cell == true or (true is None and cell == ""))
     text = str(true)
     if cell is None:
-        return text.strip().lower() in NOTHING if form.read == "table" else not text
+        return text.strip().lower() in MISSING if form.read == "table" else not text
     if isinstance(cell, bool | str):
         return str(cell) == text or (isinstance(cell, bool) and str(cell).lower() == text.lower())
     if form.grouped:

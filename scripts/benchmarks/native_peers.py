@@ -1,9 +1,10 @@
-"""Other loaders of images that decode and transform by code of their own: DALI, SPDL, FFCV."""
+"""Other libraries that decode and transform images with their own code: DALI, SPDL, FFCV."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ STD = [255 * level for level in stock.STD]
 
 
 def dali_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> Iterator[Any]:
-    """NVIDIA DALI on the CPU: its decoder reads no more than the crop."""
+    """Load with NVIDIA DALI on the CPU; its decoder reads only the crop."""
     from nvidia.dali import fn, pipeline_def, types
     from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
@@ -66,7 +67,7 @@ def dali_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> I
 
 
 def spdl_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> Iterator[Any]:
-    """SPDL: FFmpeg decodes, crops and resizes in threads of its pipeline."""
+    """Load with SPDL: FFmpeg decodes, crops and resizes in the threads of its pipeline."""
     from spdl.io import convert_frames, decode_packets, demux_image, to_torch
     from spdl.pipeline import PipelineBuilder
 
@@ -111,11 +112,11 @@ def spdl_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> I
 
 
 class Photos:
-    """Images and labels by number, as FFCV's writer asks for them.
+    """Images and labels by index, for FFCV's writer.
 
     Args:
         root: Class folders of JPEGs.
-        short_side: Resize to it first; None: as they are.
+        short_side: Resize to it first; None: no resizing.
     """
 
     def __init__(self, root: Path, short_side: int | None = None) -> None:
@@ -134,12 +135,12 @@ class Photos:
 
 
 def write_beton(root: Path, folder: Path) -> Path:
-    """FFCV's file, JPEGs of quality 90 at their own size."""
+    """Write a file of FFCV: JPEGs of quality 90 at their own size."""
     return _write_beton(Photos(root), folder / "jpeg.beton", "jpg")
 
 
 def write_raw_beton(root: Path, folder: Path) -> Path:
-    """FFCV's file, pixels, resized to a short side of 256."""
+    """Write a file of FFCV: raw pixels, resized to a short side of 256."""
     return _write_beton(Photos(root, 256), folder / "raw.beton", "raw")
 
 
@@ -153,18 +154,13 @@ def _write_beton(photos: Photos, file: Path, mode: str) -> Path:
     return file
 
 
-_compiled: dict[tuple[Any, ...], Any] = {}  # a loader is compiled for seconds: once for all rounds
-
-
 def ffcv_batches(file: Path, *, train: bool, batch_size: int, workers: int) -> Iterable[Any]:
-    """FFCV, compiled before it is timed; for evaluation the middle 224 of 256, in one resizing."""
-    key = (file, train, batch_size, workers)
-    if key not in _compiled:
-        _compiled[key] = _ffcv_loader(file, train=train, batch_size=batch_size, workers=workers)
-    loader: Iterable[Any] = _compiled[key]
+    """Load with FFCV; for evaluation the middle 224 of 256, in one resizing."""
+    loader: Iterable[Any] = _ffcv_loader(file, train=train, batch_size=batch_size, workers=workers)
     return loader
 
 
+@cache  # compiling a loader takes seconds: once for all rounds, in the untimed one
 def _ffcv_loader(file: Path, *, train: bool, batch_size: int, workers: int) -> Any:
     from ffcv.fields.decoders import (
         CenterCropRGBImageDecoder,

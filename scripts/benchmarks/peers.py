@@ -1,4 +1,4 @@
-"""Other loaders of images that use torchvision: timm, webdataset, litdata, streaming."""
+"""Other libraries that load images with torchvision: timm, webdataset, litdata, streaming."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .photos import files_of
 
 
 class Peer(NamedTuple):
-    """Another project's way to make finished batches of a folder of images.
+    """Another library that makes normalized batches of a folder of images.
 
     Attributes:
-        name: As the table shows it.
-        package: What must be installed.
-        prepare: Writes what it reads from the folder of images into an empty one.
-        batches: Batches of what ``prepare`` gave; takes ``train``, ``batch_size``, ``workers``.
+        name: Shown in the table.
+        package: Must be installed.
+        prepare: Converts the folder of images to the library's format, into an empty folder.
+        batches: Loads what ``prepare`` returns; takes ``train``, ``batch_size``, ``workers``.
     """
 
     name: str
@@ -31,26 +31,21 @@ class Peer(NamedTuple):
     batches: Callable[..., Iterable[Any]]
 
     @property
-    def there(self) -> bool:
-        """Whether it is installed."""
+    def installed(self) -> bool:
+        """Whether the package is installed."""
         try:
             return find_spec(self.package) is not None
-        except ModuleNotFoundError:  # the package above it
+        except ModuleNotFoundError:  # its parent package
             return False
 
 
 def as_it_is(root: Path, folder: Path) -> Path:
-    """Nothing is prepared."""
+    """Prepare nothing."""
     return root
 
 
-def steps_of(train: bool) -> Any:
-    """The stock way's transform."""
-    return stock.train_steps() if train else stock.eval_steps()
-
-
 def timm_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> Iterable[Any]:
-    """Timm's loader, its prefetcher for devices aside."""
+    """Load with timm, without its prefetcher for devices."""
     from timm.data import ImageDataset, create_loader
 
     loader: Iterable[Any] = create_loader(
@@ -72,7 +67,7 @@ def timm_batches(root: Path, *, train: bool, batch_size: int, workers: int) -> I
 
 
 def write_tars(root: Path, folder: Path, *, per_tar: int = 100) -> list[str]:
-    """Webdataset's shards."""
+    """Write the shards of webdataset."""
     import webdataset
 
     with webdataset.ShardWriter(str(folder / "%05d.tar"), maxcount=per_tar, verbose=0) as sink:
@@ -84,12 +79,12 @@ def write_tars(root: Path, folder: Path, *, per_tar: int = 100) -> list[str]:
 def webdataset_batches(
     tars: list[str], *, train: bool, batch_size: int, workers: int
 ) -> Iterable[Any]:
-    """webdataset, in training shuffled by a buffer of 1,000, with torchvision's transform."""
+    """Load with webdataset; in training shuffled with a buffer of 1,000."""
     import webdataset
 
     dataset = webdataset.WebDataset(tars, shardshuffle=len(tars) if train else False)
     dataset = (dataset.shuffle(1000) if train else dataset).decode("pil")
-    steps = steps_of(train)
+    steps = stock.transform(train=train)
     pairs = dataset.to_tuple("jpg", "cls").map_tuple(lambda p: steps(p.convert("RGB")), int)
     return DataLoader(
         pairs.batched(batch_size), batch_size=None, num_workers=min(workers, len(tars))
@@ -97,7 +92,7 @@ def webdataset_batches(
 
 
 def write_litdata(root: Path, folder: Path) -> Path:
-    """Litdata's chunks of JPEG bytes."""
+    """Write the chunks of litdata, with JPEG bytes."""
     from litdata.streaming.writer import BinaryWriter
 
     writer = BinaryWriter(cache_dir=str(folder), chunk_bytes=64 << 20)
@@ -109,24 +104,16 @@ def write_litdata(root: Path, folder: Path) -> Path:
 
 
 def litdata_batches(folder: Path, *, train: bool, batch_size: int, workers: int) -> Iterable[Any]:
-    """Litdata's streaming dataset and loader, with torchvision's transform."""
+    """Load with litdata's streaming dataset and loader."""
     from litdata import StreamingDataLoader, StreamingDataset
 
-    steps = steps_of(train)
-
-    class Photos(StreamingDataset):  # type: ignore[misc]
-        def __getitem__(self, index: Any) -> Any:
-            sample = super().__getitem__(index)
-            return steps(_opened(sample["jpeg"])), sample["label"]
-
-    loader: Iterable[Any] = StreamingDataLoader(
-        Photos(str(folder), shuffle=train), batch_size=batch_size, num_workers=workers
-    )
+    dataset = _transformed(StreamingDataset, train)(str(folder), shuffle=train)
+    loader: Iterable[Any] = StreamingDataLoader(dataset, batch_size=batch_size, num_workers=workers)
     return loader
 
 
 def write_mds(root: Path, folder: Path) -> Path:
-    """The shards of MosaicML's streaming, JPEG bytes as they are."""
+    """Write the shards of MosaicML's streaming, with JPEG bytes."""
     from streaming import MDSWriter
 
     columns = {"jpeg": "bytes", "label": "int"}
@@ -137,24 +124,27 @@ def write_mds(root: Path, folder: Path) -> Path:
 
 
 def mds_batches(folder: Path, *, train: bool, batch_size: int, workers: int) -> Iterable[Any]:
-    """MosaicML's streaming dataset under torch's loader, with torchvision's transform."""
+    """Load MosaicML's streaming dataset with torch's loader."""
     from streaming import StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
 
     clean_stale_shared_memory()
-    steps = steps_of(train)
-
-    class Photos(StreamingDataset):  # type: ignore[misc]
-        def __getitem__(self, at: Any) -> Any:
-            sample = super().__getitem__(at)
-            return steps(_opened(sample["jpeg"])), sample["label"]
-
-    dataset = Photos(local=str(folder), shuffle=train, batch_size=batch_size)
+    dataset_class = _transformed(StreamingDataset, train)
+    dataset = dataset_class(local=str(folder), shuffle=train, batch_size=batch_size)
     return DataLoader(dataset, batch_size=batch_size, num_workers=workers)
 
 
-def _opened(content: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(content)).convert("RGB")
+def _transformed(base: Any, train: bool) -> Any:
+    """Derive a dataset that decodes ``jpeg`` and applies torchvision's transform."""
+    steps = stock.transform(train=train)
+
+    class Photos(base):  # type: ignore[misc]
+        def __getitem__(self, index: Any) -> Any:
+            sample = super().__getitem__(index)
+            image = Image.open(io.BytesIO(sample["jpeg"])).convert("RGB")
+            return steps(image), sample["label"]
+
+    return Photos
 
 
 PEERS = (

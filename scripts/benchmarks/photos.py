@@ -1,4 +1,4 @@
-"""Images of the size of ImageNet's, made or the user's own."""
+"""Make images of the size of ImageNet's, and list or decode a folder of images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CLASSES = 4
 
 
 def make_photos(root: Path, count: int) -> Path:
-    """Class folders of JPEGs, 500 x 375, 4:2:0, quality 90: smooth shapes under a grain.
+    """Write class folders of JPEGs, 500 x 375, 4:2:0, quality 90: smooth shapes with noise.
 
-    About 90 kB each, as ImageNet's are.
+    About 90 kB each, as in ImageNet.
     """
     draws = np.random.default_rng(0)
     for i in range(count):
@@ -30,13 +30,13 @@ def make_photos(root: Path, count: int) -> Path:
 
 
 def files_of(root: Path) -> list[tuple[Path, int]]:
-    """Each JPEG and its class, the folders in order."""
+    """List each JPEG and its class index, in the order of the folders."""
     folders = sorted(p for p in root.iterdir() if p.is_dir())
     return [(file, k) for k, f in enumerate(folders) for file in sorted(f.rglob("*.jp*g"))]
 
 
 def decode_alone(root: Path) -> Iterator[int]:
-    """Decode every file and nothing else: what no loader of these files can leave out."""
+    """Decode every file and nothing else: every loader of these files needs this."""
     for file, _ in files_of(root):
         content = file.read_bytes()
         try:

@@ -1,4 +1,4 @@
-"""Time and memory of planning one epoch on one rank of eight, each kind in a process of its own."""
+"""Time and memory of planning one epoch on one rank of eight, in a new process per sampler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = (
 
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
-    """Sizes of the epoch."""
+    """Add sizes of the epoch."""
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--classes", type=int, default=1000)
@@ -30,24 +30,22 @@ def measure(options: argparse.Namespace) -> Result:
     """Plan an epoch and take its first batch."""
     rows = []
     for kind in options.kinds:
-        # a fresh process: the peak of memory never falls
+        # a new process: peak memory never falls
         with get_context("spawn").Pool(1) as pool:
             seconds, mib = pool.apply(
                 plan_epoch,
                 (kind, options.samples, options.ranks, options.classes, options.batch_size),
             )
         rows.append({"kind": kind, "seconds": seconds, "MiB above the data": mib})
-    return Result(
-        f"Planning {options.samples:,} samples on 1 of {options.ranks} ranks", rows, bars="seconds"
-    )
+    return Result(f"Planning {options.samples:,} samples on 1 of {options.ranks} ranks", rows)
 
 
 def plan_epoch(
     kind: str, samples: int, ranks: int, classes: int, batch_size: int
 ) -> tuple[float, float | None]:
-    """Seconds until the first batch of an epoch, and the process's growth in MiB meanwhile.
+    """Return the seconds until the first batch and the growth of the process in MiB.
 
-    The labels, weights and lengths are there before. None where the platform does not say.
+    Labels, weights and lengths exist before. The growth is None if the platform does not report it.
     """
     import numpy as np
     import torch
@@ -93,7 +91,7 @@ def plan_epoch(
 
 
 def peak_mib() -> float | None:
-    """Greatest resident memory of this process so far in MiB; None on Windows."""
+    """Return the peak resident memory of this process in MiB; None on Windows."""
     if sys.platform == "win32":
         return None
     from resource import RUSAGE_SELF, getrusage

@@ -1,6 +1,6 @@
-"""Files that break programs, and faults around a run: what comes here, and from stock code.
+"""Read files that break programs, with this project and with stock code.
 
-A value that is not the file's own and comes without a word is the worst answer; none may come here.
+Wrong content without an error or a message is the worst result; it never happens here.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from pathlib import Path
 from . import nasty_images, nasty_tables
 from .tables import Result
 
-PARTS = {"images": nasty_images.compare, "tables": nasty_tables.compare}
+TABLES = {"images": nasty_images.compare, "tables": nasty_tables.compare}
 
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
-    """Which files, and where they are."""
+    """Add the folder and the choice of tables."""
     parser.add_argument(
         "--root",
         type=Path,
         default=os.environ.get("DATAMODULES_TEST_DATA"),
-        help="folder that holds nasty/ and nasty_tables/; default: $DATAMODULES_TEST_DATA",
+        help="folder of nasty/ and nasty_tables/; default: $DATAMODULES_TEST_DATA",
     )
     parser.add_argument(
-        "--only", nargs="+", choices=PARTS, default=list(PARTS), help="some of the tables"
+        "--only", nargs="+", choices=TABLES, default=list(TABLES), help="tables to make"
     )
 
 
 def measure(options: argparse.Namespace) -> list[Result]:
-    """Read every file by this project and by stock code.
+    """Read every file with this project and with stock code.
 
     Raises:
-        ValueError: If no folder is named.
+        ValueError: If no folder is given.
     """
     if options.root is None:
         raise ValueError("pass --root, the folder of nasty/ and nasty_tables/")
-    return [PARTS[part](options.root) for part in options.only]
+    return [TABLES[name](options.root) for name in options.only]

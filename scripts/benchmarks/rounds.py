@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import multiprocessing
 import statistics
@@ -13,15 +14,23 @@ from typing import Any, NamedTuple
 
 import torch
 
-LEAST_SECONDS = 0.3  # shorter work is repeated within a round
+MIN_SECONDS = 0.3  # shorter work is repeated within a round
+HELP = {"samples": "made samples", "epoch_samples": "samples of the training epochs"}
+
+
+def add_sizes(parser: argparse._ArgumentGroup, *, rounds: int = 5, **defaults: int) -> None:
+    """Add an integer option for each size, and ``--rounds``."""
+    for name, default in {**defaults, "rounds": rounds}.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=default, help=HELP.get(name))
 
 
 class Variant(NamedTuple):
     """One way to do the work.
 
     Attributes:
-        name: ``stock``, a way of this project, or a peer's name.
-        run: Does it once and returns the number of samples; None: the peer is not installed.
+        name: ``stock``, ``plain`` (this project), or another library.
+        run: Does it once and returns the number of samples; None: the library is not installed.
     """
 
     name: str
@@ -29,14 +38,14 @@ class Variant(NamedTuple):
 
 
 def peer(name: str, package: str, run: Callable[[], int]) -> Variant:
-    """A way of another package, listed as absent where that is not installed."""
+    """Make a variant of another library, listed as absent if that is not installed."""
     return Variant(name, run if find_spec(package) is not None else None)
 
 
 def consume(batches: Iterable[Any], count: Callable[[Any], int] | None = None) -> int:
-    """Take all batches and count their samples; the last part of a batch is the target.
+    """Iterate over all batches and count their samples; a batch ends with its target.
 
-    Workers are joined on the way, so that their CPU time is counted.
+    Workers have ended afterwards, so that their CPU time is counted.
     """
     before = set(multiprocessing.active_children())
     samples, batch = 0, None
@@ -57,26 +66,26 @@ def compare(
     limit: Variant | None = None,
     warm_up: bool = True,
 ) -> list[dict[str, Any]]:
-    """Run the variants in turn, ``rounds`` times.
+    """Run the variants in turn, ``rounds`` times, on one thread.
 
     Args:
         work: Name of the work.
-        variants: The first is what the others are compared with.
+        variants: The others are compared with the first.
         rounds: Timed runs of each.
-        workers: Workers that the variants use, for the table.
+        workers: Number of workers, for the table.
+        limit: The part of the work that every variant needs, such as decoding.
         warm_up: Whether every variant runs once before it is timed.
-        limit: The part of the work that cannot be left out, such as decoding alone.
 
     Returns:
-        A row a variant: medians, the ratio to the first, ``spread`` ((most - least) / median of
-        the CPU figures) and ``limit_share``, the part of the limit's speed that is reached. CPU
-        time is that of the process and its children, on one thread.
+        A row per variant: medians, the ratio to the first, ``spread`` ((max - min) / median of
+        the CPU figures) and ``limit_share``, the fraction of the limit's speed. CPU time is that
+        of the process and its children.
 
     Raises:
-        RuntimeError: If a variant gives nothing.
+        RuntimeError: If a variant yields no batch.
     """
     torch.set_num_threads(1)
-    # what peers have imported is not looked through again, by consume nor in forked workers
+    # imported modules are not collected again, by consume or in forked workers
     gc.collect()
     gc.freeze()
     every = [*variants, *([limit] if limit is not None else [])]
@@ -87,13 +96,13 @@ def compare(
                 continue
             cpu, wall = _cpu_seconds(), time.perf_counter()
             samples = variant.run()
-            while number and samples and time.perf_counter() - wall < LEAST_SECONDS:
+            while number and samples and time.perf_counter() - wall < MIN_SECONDS:
                 samples += variant.run()
             cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
             if not samples:
                 raise RuntimeError(
-                    f"{variant.name} gave no batch, perhaps it drops the last one; take more "
-                    "samples than a batch has"
+                    f"{variant.name} yielded no batch, perhaps it drops the last one; use more "
+                    "samples than the batch size"
                 )
             if number:
                 figures[variant.name].append((samples / max(cpu, 1e-9), samples / wall))
@@ -113,24 +122,23 @@ def compare(
 def _row(
     work: str, variant: Variant, figures: Sequence[tuple[float, float]], workers: int
 ) -> dict[str, Any]:
-    name = variant.name if variant.run is not None else f"{variant.name} (not installed)"
+    absent = variant.run is None
     cpu, wall = [f[0] for f in figures], [f[1] for f in figures]
-    median = statistics.median(cpu) if cpu else None
     return {
         "work": work,
-        "variant": name,
+        "variant": variant.name + " (not installed)" * absent,
         "workers": workers,
-        "samples_per_cpu_second": median,
-        "samples_per_second": statistics.median(wall) if wall else None,
+        "samples_per_cpu_second": None if absent else statistics.median(cpu),
+        "samples_per_second": None if absent else statistics.median(wall),
         "ratio_cpu": None,
         "ratio_wall": None,
-        "spread": None if median is None else (max(cpu) - min(cpu)) / median,
+        "spread": None if absent else (max(cpu) - min(cpu)) / statistics.median(cpu),
         "limit_share": None,
     }
 
 
 def _cpu_seconds() -> float:
-    """CPU time of this process and of its children that have ended."""
+    """Return the CPU time of this process and of its children that have ended."""
     if sys.platform == "win32":  # which does not count children
         return time.process_time()
     from resource import RUSAGE_CHILDREN, getrusage

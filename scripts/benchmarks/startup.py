@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from . import photos
-from .rounds import Variant, compare
+from .rounds import Variant, add_sizes, compare
 from .tables import Result
 
 HERE = Path(__file__).resolve().parent.parent
@@ -30,14 +30,12 @@ next(iter(data.train_dataloader()))
 
 
 def add_options(parser: argparse._ArgumentGroup) -> None:
-    """Sizes and rounds."""
-    parser.add_argument("--samples", type=int, default=200, help="images that are made")
-    parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=5)
+    """Add sizes and rounds."""
+    add_sizes(parser, samples=200, workers=0)
 
 
 def measure(options: argparse.Namespace) -> Result:
-    """Start a process for each run; a sample is a start."""
+    """Start a process for each run; one sample is one start."""
     with tempfile.TemporaryDirectory() as folder:
         root = photos.make_photos(Path(folder) / "photos", options.samples)
 
@@ -57,4 +55,4 @@ def measure(options: argparse.Namespace) -> Result:
         )
     title = f"startup: first batch of {options.samples:,} images; starts a second"
     notes = ["lightning alone: its import, which a stock loader does without and a Trainer needs"]
-    return Result(title, rows, bars="samples_per_cpu_second", notes=notes)
+    return Result(title, rows, notes=notes)

@@ -1,4 +1,4 @@
-"""The plain torch and torchvision way of each piece of work, as manuals show it."""
+"""The usual torch, torchvision and pandas code for each benchmark, as in their tutorials."""
 
 from __future__ import annotations
 
@@ -18,26 +18,21 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CIFAR_MEAN, CIFAR_STD = [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]
 
 
-def train_steps() -> Any:
-    """Crop of random size and place, flip, float, normalise."""
-    crop = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()]
-    return transforms.Compose([*crop, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
-
-
-def eval_steps() -> Any:
-    """The middle 224 of an image of short side 256, float, normalise."""
-    view = [transforms.Resize(256), transforms.CenterCrop(224)]
+def transform(*, train: bool) -> Any:
+    """Return torchvision's usual transform for ImageNet."""
+    train_view = [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()]
+    view = train_view if train else [transforms.Resize(256), transforms.CenterCrop(224)]
     return transforms.Compose([*view, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
 
 def images(root: Path, *, train: bool, batch_size: int, workers: int) -> DataLoader[Any]:
-    """Torchvision's ImageFolder under torch's loader."""
-    dataset = datasets.ImageFolder(str(root), train_steps() if train else eval_steps())
+    """Load torchvision's ImageFolder with torch's loader."""
+    dataset = datasets.ImageFolder(str(root), transform(train=train))
     return DataLoader(dataset, batch_size, shuffle=train, num_workers=workers)
 
 
 class Images(Dataset[Any]):
-    """Images in memory, each made a PIL image first, as torchvision's CIFAR10 does."""
+    """Images in memory; each becomes a PIL image first, as in torchvision's CIFAR10."""
 
     def __init__(self, pixels: np.ndarray[Any, Any], targets: Sequence[int]) -> None:
         self.pixels, self.targets = pixels, targets
@@ -57,21 +52,8 @@ class Images(Dataset[Any]):
         return self.steps(Image.fromarray(self.pixels[index])), self.targets[index]
 
 
-class Rows(Dataset[Any]):
-    """One row an item."""
-
-    def __init__(self, *columns: Tensor) -> None:
-        self.columns = columns
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        return tuple(column[index] for column in self.columns)
-
-
 class Tokens(Dataset[Any]):
-    """One list of tokens an item."""
+    """One list of tokens per item."""
 
     def __init__(self, ids: Sequence[Sequence[int]], labels: Sequence[int]) -> None:
         self.ids, self.labels = ids, labels
@@ -87,12 +69,12 @@ class Tokens(Dataset[Any]):
 def shuffled(
     dataset: Dataset[Any], batch_size: int, collate: Callable[[Any], Any] | None = None
 ) -> DataLoader[Any]:
-    """Torch's loader, shuffled, without workers."""
+    """Load with torch's loader, shuffled, without workers."""
     return DataLoader(dataset, batch_size, shuffle=True, collate_fn=collate)
 
 
 def pad_batch(samples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-    """Token lists to a rectangle by torch's pad_sequence."""
+    """Pad token lists with torch's pad_sequence."""
     rows = [torch.tensor(sample["input_ids"]) for sample in samples]
     masks = [torch.tensor(sample["attention_mask"]) for sample in samples]
     return {
@@ -103,7 +85,7 @@ def pad_batch(samples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
 
 
 def hugging_face_collate() -> Callable[[Any], Any]:
-    """Transformers' DataCollatorWithPadding."""
+    """Return DataCollatorWithPadding of transformers."""
     from tokenizers import Tokenizer, models
     from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 
@@ -117,7 +99,11 @@ def hugging_face_collate() -> Callable[[Any], Any]:
 def fit_table(
     path: Path, numeric: Sequence[str], categorical: Sequence[str], train_rows: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """pandas: fill, scale and code by what the first rows say; (N, F) float32 and (N, G) int64."""
+    """Impute, scale and encode a table with pandas, fitted on the first rows.
+
+    Returns:
+        (N, F) float32 and (N, G) int64.
+    """
     import pandas as pd
 
     frame = pd.read_csv(path)

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows of a table, shown on the terminal, as Markdown, JSON or bars."""
+"""Show the results of a benchmark on the terminal, as Markdown or as JSON."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ class Result:
 
     Attributes:
         title: What was measured, with its sizes.
-        rows: All with the same keys, the columns' names with their units.
-        bars: Column that a bar chart draws; None: there is nothing to draw.
+        rows: All with the same keys: column names with units.
         notes: Lines below the table.
     """
 
     title: str
     rows: Sequence[Row]
-    bars: str | None = None
     notes: Sequence[str] = field(default=())
 
 
 def machine() -> str:
-    """Processor, cores and versions, as every figure must carry them.
+    """Return processor, cores and versions, for every table.
 
     Example:
         >>> "torch" in machine()
@@ -47,7 +45,7 @@ def machine() -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as a person reads it.
+    """Format a value.
 
     Example:
         >>> cell(12345.678), cell(0.01234), cell(10_000_000), cell(None), cell(True)
@@ -65,7 +63,7 @@ def cell(value: Any) -> str:
 
 
 def as_markdown(result: Result) -> str:
-    r"""A table in GitHub's form, numbers to the right.
+    r"""Format a table for GitHub, with numbers aligned right.
 
     Example:
         >>> print(as_markdown(Result("Loaders", [{"kind": "a|b", "images/s": 1200.0}])))
@@ -81,7 +79,7 @@ def as_markdown(result: Result) -> str:
 
 
 def print_table(result: Result) -> None:
-    """The table on the terminal; what is the same in all rows stands above it."""
+    """Print a table on the terminal; columns with one value are printed above it."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -111,35 +109,9 @@ def print_table(result: Result) -> None:
 
 
 def write_json(results: Sequence[Result], path: Path) -> None:
-    """The rows as a list of objects; those of several tables behind each other."""
+    """Write the rows of all tables as a list of objects."""
     rows = [dict(row) for result in results for row in result.rows]
     path.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def draw_bars(result: Result, path: Path) -> None:
-    """A bar a row, named by the row's cells of text, as a PNG.
-
-    Raises:
-        ValueError: If this benchmark has no column to draw.
-    """
-    if result.bars is None:
-        raise ValueError(f"{result.title!r} has no column to draw; leave --png out")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    shown = [row for row in result.rows if row[result.bars] is not None]
-    labels = [", ".join(v for k, v in row.items() if isinstance(v, str) and v) for row in shown]
-    figure = Figure(figsize=(9, 1 + 0.35 * len(shown)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    drawn = axes.barh(range(len(shown)), [row[result.bars] for row in shown])
-    axes.bar_label(drawn, [cell(row[result.bars]) for row in shown], padding=3)
-    axes.set_yticks(range(len(shown)), labels)
-    axes.invert_yaxis()
-    axes.margins(x=0.15)
-    axes.set_xlabel(result.bars)
-    axes.set_title(f"{result.title}\n{machine()}", fontsize=9)
-    figure.savefig(path, dpi=120)
 
 
 def _line(cells: Sequence[str]) -> str:

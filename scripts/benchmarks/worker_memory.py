@@ -1,4 +1,4 @@
-"""Memory of worker processes: what each has of its own, and what it shares."""
+"""Measure the private and the shared memory of worker processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Memory(NamedTuple):
 
     Attributes:
         own: Pages that no other process maps.
-        shared: Pages that others map, too: libraries, what a fork left as it was, shared memory.
+        shared: Pages that others map too: libraries, unchanged pages after a fork, shared memory.
     """
 
     own: float
@@ -21,10 +21,13 @@ class Memory(NamedTuple):
 
 
 def after_an_epoch(batches: Iterable[Any]) -> Memory | None:
-    """Memory of the worker processes that are alive when the last batch has come.
+    """Return the memory of the worker processes that run when the last batch is yielded.
 
     Args:
-        batches: A loader; without worker processes, or where the system does not tell: None.
+        batches: A loader.
+
+    Returns:
+        None without worker processes, or if the system does not report it.
     """
     total = len(batches)  # type: ignore[arg-type]
     for number, _ in enumerate(batches, 1):
@@ -37,7 +40,7 @@ def after_an_epoch(batches: Iterable[Any]) -> Memory | None:
 
 
 def memory_of(process: int) -> Memory | None:
-    """Memory of one process, by the kernel's own account."""
+    """Return the memory of one process, as reported by the kernel."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:  # another system, or it has ended

@@ -63,23 +63,23 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_labels_are_found_where_datasets_keep_them(holder):
+def test_labels_are_found_in_every_kind_of_dataset(holder):
     dataset, expected = HOLDERS[holder]
     found = find_labels(dataset)
     assert (None if found is None else found.tolist()) == expected
 
 
-def test_a_target_column_is_the_one_that_is_named():
+def test_the_target_column_is_chosen_by_name():
     assert find_labels(Columns(), "patient").tolist() == ["a", "a", "b", "c"]
     assert find_labels(Columns(), "age") is None
 
 
-def test_a_subset_of_rows_that_are_not_there_is_named():
-    with pytest.raises(ValueError, match="a Subset names sample 4, its dataset has 4"):
+def test_a_subset_index_out_of_range_is_an_error():
+    with pytest.raises(ValueError, match="a Subset has index 4, its dataset has 4 samples"):
         find_labels(Subset(Unopened(targets=[3, 1, 2, 0]), [0, 4]))
 
 
-def test_ragged_labels_are_no_labels():
+def test_ragged_labels_are_ignored():
     assert as_array([[1, 2], [3]]) is None
     assert as_array([{"box": 1}, {"box": 2}]) is None
     assert as_array(torch.zeros(2, 2, 2)) is None
@@ -100,7 +100,7 @@ NAMED, OTHERS = Unopened(classes=("ash", "oak")), Unopened(classes=["ash", "elm"
         (Unopened(), None),
     ],
 )
-def test_class_names_are_found_where_datasets_keep_them(dataset, expected):
+def test_class_names_are_found_in_every_kind_of_dataset(dataset, expected):
     assert find_classes(dataset) == expected
 
 
@@ -123,6 +123,6 @@ def test_a_column_has_a_value_for_each_sample(holder):
     "dataset",
     [Unopened(), Unopened(patient=["a"]), Unopened(patient=7), [{"patient": 1}, {"age": 2}]],
 )
-def test_a_column_that_is_not_there_for_each_sample_is_refused(dataset):
+def test_a_column_without_a_value_for_each_sample_is_refused(dataset):
     with pytest.raises(ValueError, match="no column or attribute 'patient' with a value for each"):
         column_of(dataset, "patient")

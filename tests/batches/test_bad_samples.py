@@ -12,6 +12,7 @@ from torchvision.transforms import v2
 from warm_start import run_warm
 
 from datamodules import ImageFolderDataModule
+from datamodules.core.inside import bad_rows_of
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 PLAIN = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
@@ -60,7 +61,7 @@ def test_bad_files_are_left_out_listed_and_said_once(folder, num_workers):
     assert len(loader) == 3
     assert [Path(path).name for path in dm.bad_files] == ["02.png", "03.png", "07.png"]
     assert all("text, not an image" in reason for reason in dm.bad_files.values())
-    assert dm.bad_rows("train") == [2, 3, 7]
+    assert bad_rows_of(dm, "train") == [2, 3, 7]
     loader.sampler.set_epoch(1)
     assert list(chain(*levels(loader))) == [0, 1, 4, 5, 6, 8, 9, 10, 11]  # and no second warning
 

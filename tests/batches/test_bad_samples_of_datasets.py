@@ -12,6 +12,8 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
 
 from datamodules import DatasetDataModule
+from datamodules.core.inside import bad_rows_of
+from datamodules.core.run import Run
 
 BAD = (2, 3, 7)
 
@@ -66,7 +68,7 @@ def test_what_cannot_be_read_is_left_out_listed_and_said_once(options, num_worke
         assert rows(loader) == [[0, 1], [4, 5, 6], [8, 9, 10, 11]]
     assert len(said) == 1
     assert len(loader) == 3
-    assert dm.bad_rows("train") == list(BAD)
+    assert bad_rows_of(dm, "train") == list(BAD)
     assert [name.split(",")[0] for name in dm.bad_files] == ["row 2", "row 3", "row 7"]
     assert all("ValueError" in reason for reason in dm.bad_files.values())
     loader.sampler.set_epoch(1)
@@ -148,11 +150,11 @@ def test_a_predict_batch_may_be_of_no_rows():
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.filterwarnings("ignore:1 of 12 train samples cannot be read:UserWarning")
-def test_every_rank_takes_the_same_steps(ranks):
+def test_every_rank_takes_the_same_steps(ranks, monkeypatch):
     seen = []
     for rank in range(ranks):
         dm = module(Rows(bad=(2,)), batch_size=2)
-        dm._ranks = lambda rank=rank: {"num_replicas": ranks, "rank": rank}
+        monkeypatch.setattr(Run, "ranks", {"num_replicas": ranks, "rank": rank})
         seen.append(rows(dm.train_dataloader()))
     assert {len(steps) for steps in seen} == {6 // ranks}
     assert sorted(chain(*chain(*seen))) == [i for i in range(12) if i != 2]

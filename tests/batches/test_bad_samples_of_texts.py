@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from datamodules import TextDataModule
+from datamodules.core.inside import bad_rows_of
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_files_that_cannot_be_decoded_are_left_out_listed_and_said(folder):
     assert [len(batch.target) for batch in dm.train_dataloader()] == [5, 5]
     assert [Path(path).name for path in dm.bad_files] == ["02.txt", "03.txt"]
     assert all("0xe9 is not utf-8" in reason for reason in dm.bad_files.values())
-    assert dm.bad_rows("train") == []
+    assert bad_rows_of(dm, "train") == []
 
 
 def test_by_default_the_run_stops_and_names_the_file(folder):

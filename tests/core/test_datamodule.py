@@ -17,6 +17,7 @@ from two_ranks import Recorder, Rows
 
 from datamodules import Batch, DataModule, RowBatch
 from datamodules.batches.normalize import Normalizer
+from datamodules.core.run import Run
 from datamodules.sampling.plan import EvaluationPlan, ShuffledPlan
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "two_ranks.py"
@@ -55,15 +56,15 @@ def test_a_users_own_datamodule_passes_the_contract():
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["items", "batches"])
-@pytest.mark.parametrize("draws", [None, True, False, 0])
-def test_only_a_dataset_of_batches_may_do_without_seeds(whole, draws, monkeypatch):
-    if draws is not None:
-        monkeypatch.setattr(Numbered, "draws", draws, raising=False)
+@pytest.mark.parametrize("is_random", [None, True, False, 0])
+def test_only_a_dataset_of_batches_may_do_without_seeds(whole, is_random, monkeypatch):
+    if is_random is not None:
+        monkeypatch.setattr(Numbered, "is_random", is_random, raising=False)
     if whole:
         monkeypatch.setattr(Numbered, "get_batch", lambda *_: None, raising=False)
     dm = Own(num_workers=0)
     keys = next(iter(dm.train_dataloader().batch_sampler))
-    assert (keys.seeds is None) == (whole and draws is False)
+    assert (keys.seeds is None) == (whole and is_random is False)
     assert len(keys.indices)
 
 
@@ -182,6 +183,8 @@ class Hooked(L.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.01)
 
 
+# true of any datamodule: Lightning's note that the module's hook is used
+@pytest.mark.filterwarnings("ignore:You have overridden `on_after_batch:UserWarning")
 @pytest.mark.parametrize("crossing", [False, True])
 @pytest.mark.parametrize(
     ("precision", "dtype"),
@@ -197,7 +200,7 @@ def test_the_modules_own_hook_and_precision_are_honoured(
 ):
     dm, model = Images(batch_size=2, num_workers=0), Hooked()
     if crossing:  # as on an accelerator: uint8 crosses and is finished there
-        monkeypatch.setattr(dm, "_crosses", lambda trainer: True)
+        monkeypatch.setattr(Run, "moves_to_device", True)
     trainer(tmp_path, precision=precision).fit(model, dm)
     assert model.calls == 6  # two batches each of the sanity check, train and val
     assert model.dtypes == {dtype, torch.int64}
@@ -241,7 +244,7 @@ def test_state_round_trip_and_foreign_state(tmp_path):
     torch.save(dm.state_dict(), tmp_path / "state.pt")
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     Rows(20).load_state_dict(state)
-    with pytest.raises(ValueError, match="holds the state of 'Rows', this is 'Own'"):
+    with pytest.raises(ValueError, match="has the state of 'Rows', this is 'Own'"):
         Own().load_state_dict(state)
 
 
@@ -288,7 +291,7 @@ def test_a_fit_on_other_data_is_not_resumed(tmp_path):
         ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"batch_size": 2.5}, "whole number"),
         ({"split_seed": 2**70}, "64 bits"),
-        ({"loader_options": {"in_order": False}}, "from their rows"),
+        ({"loader_options": {"in_order": False}}, "rows of predictions"),
         ({"eval_batch_size": 0}, "at least 1"),
         ({"val_split": 0.7, "test_split": 0.5}, "sum to at most 1"),
         ({"val_split": 1.2}, "at most 1"),

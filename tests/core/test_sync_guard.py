@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchmetrics import MeanMetric
 
-from datamodules.core.sync_guard import StepwiseGuard
+from datamodules.core.sync_guard import SyncGuard
 
 
 class Logged(L.LightningModule):
@@ -25,7 +25,7 @@ def module():
 
 
 def test_reducing_within_a_step_is_refused_while_steps_are_uneven(module):
-    guard = StepwiseGuard()
+    guard = SyncGuard()
     guard.watch(module, samples=5, ranks=2)
     with pytest.raises(RuntimeError, match=r"'loss' over the processes inside validation_step"):
         module.log("loss", torch.tensor(1.0), on_step=True, sync_dist=True)
@@ -37,7 +37,7 @@ def test_reducing_within_a_step_is_refused_while_steps_are_uneven(module):
 
 
 def test_a_rank_without_a_step_refuses_every_reduction_in_one(module):
-    guard = StepwiseGuard()
+    guard = SyncGuard()
     guard.watch(module, samples=1, ranks=2)
     for value, options in ((MeanMetric(), {}), (torch.tensor(1.0), {"sync_dist": True})):
         with pytest.raises(RuntimeError, match="1 samples on 2 processes"):
@@ -47,7 +47,7 @@ def test_a_rank_without_a_step_refuses_every_reduction_in_one(module):
 
 
 def test_released_it_logs_as_before(module):
-    guard = StepwiseGuard()
+    guard = SyncGuard()
     guard.watch(module, samples=1, ranks=2)
     guard.release()
     module.log("x", MeanMetric())

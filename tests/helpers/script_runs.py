@@ -1,7 +1,8 @@
-"""Runs the scripts' ``main`` in this process, on a tiny folder of images or on the user's own."""
+"""Run the scripts' ``main`` in this process, on small images or on the user's own classes."""
 
 from __future__ import annotations
 
+import csv
 import logging
 import signal
 import sys
@@ -137,7 +138,7 @@ class Plain(L.LightningDataModule):
 
 
 def write_images(folder: Path, *, each: int = 16) -> Path:
-    """Three classes of 8 x 8 grey images that any net tells apart."""
+    """Write three classes of 8 x 8 grey images that any model separates."""
     draw = np.random.default_rng(0)
     for name, level in (("dark", 20), ("grey", 128), ("light", 235)):
         (folder / name).mkdir(parents=True)
@@ -147,8 +148,20 @@ def write_images(folder: Path, *, each: int = 16) -> Path:
     return folder
 
 
+def write_photos(folder: Path) -> None:
+    """Write ``photos``: train, val and test folders of two classes of RGB images."""
+    random = np.random.default_rng(0)
+    for split, count in (("train", 6), ("val", 3), ("test", 3)):
+        for label, colour in (("ash", 60), ("birch", 190)):
+            to = folder / "photos" / split / label
+            to.mkdir(parents=True)
+            for i in range(count):
+                pixels = random.integers(colour - 50, colour + 50, (40, 48, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(to / f"{i}.png")
+
+
 def on_images(folder: Path) -> list[str]:
-    """Options for such a folder."""
+    """Return the options for such a folder."""
     options = {"root": folder, "image_size": 8, "mode": "L", "flip": "false", "num_workers": 0}
     options |= {"batch_size": 17, "val_split": 0.25, "test_split": 0.25}
     named = [f"--data.{name}={value}" for name, value in options.items()]
@@ -157,7 +170,7 @@ def on_images(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def as_if_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty working directory; what a script does to its process is undone."""
+    """Use an empty working directory, and undo what a script changes in its process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -175,3 +188,17 @@ def as_if_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     logging.getLogger("datamodules").setLevel(logging.NOTSET)
     signal.signal(signal.SIGINT, interrupt)  # Lightning leaves it ignored after Ctrl-C
     sys.modules.pop("own", None)
+
+
+def metrics(folder: Path) -> dict[str, list[float]]:
+    """Return the logged values of each metric of a run."""
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    timed = ("train_data_wait", "train_samples_per_second")  # no two runs take the same time
+    names = [name for name in rows[0] if name not in timed]
+    return {name: [float(r[name]) for r in rows if r[name]] for name in names}
+
+
+def best_epoch(folder: Path) -> int:
+    """Return the epoch of the best checkpoint."""
+    return torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["epoch"]

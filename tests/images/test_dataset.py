@@ -164,9 +164,9 @@ def test_a_batch_is_the_callers_own():
 
 
 def test_only_random_steps_draw():
-    assert PixelDataset(pixels(), torch.arange(4), padding=1).draws
-    assert PixelDataset(pixels(), torch.arange(4), flip=True).draws
-    assert not PixelDataset(pixels(), torch.arange(4)).draws
+    assert PixelDataset(pixels(), torch.arange(4), padding=1).is_random
+    assert PixelDataset(pixels(), torch.arange(4), flip=True).is_random
+    assert not PixelDataset(pixels(), torch.arange(4)).is_random
 
 
 def test_a_sample_draws_the_same_in_any_batch():

@@ -19,6 +19,7 @@ from torchvision.transforms import v2
 
 from datamodules import ImageFolderDataModule
 from datamodules.batches.collate import collate
+from datamodules.core.run import Run
 from datamodules.images.dataset import ImageDataset
 from datamodules.images.packs.writer import write_pack
 from datamodules.loading.fetch import KeyedDataset
@@ -78,9 +79,7 @@ def test_resized_crops_are_equal_with_any_kind_of_worker(tmp_path):
 
 
 @pytest.mark.parametrize("crossing", [False, True])
-def test_each_split_is_normalized_by_its_own_transform_on_host_and_device(
-    tmp_path, monkeypatch, crossing
-):
+def test_each_split_is_normalized_by_its_own_transform(tmp_path, monkeypatch, crossing):
     class Recorder(L.LightningModule):
         def __init__(self):
             super().__init__()
@@ -110,7 +109,7 @@ def test_each_split_is_normalized_by_its_own_transform_on_host_and_device(
     for options in ({"crop_first": False}, {}):
         dm, model = folder(tmp_path, **options), Recorder()
         if crossing and not options:
-            monkeypatch.setattr(dm, "_crosses", lambda trainer: True)
+            monkeypatch.setattr(Run, "moves_to_device", True)
         trainer = quiet_trainer(tmp_path, num_sanity_val_steps=1, max_epochs=2)
         trainer.fit(model, dm)
         trainer.test(model, dm, verbose=False)

@@ -29,7 +29,6 @@ RANDOM = v2.Compose([v2.RandomCrop(6), v2.RandomHorizontalFlip(), v2.ColorJitter
 WAYS = {
     "alone": {"num_workers": 0},
     "threads": {"num_workers": 2, "worker_type": "thread"},
-    "auto": {"num_workers": "auto"},
     "fork": {"num_workers": 2, "loader_options": {"multiprocessing_context": "fork"}},
     # their processes take seconds to start: one is enough to see that the cache travels
     "forkserver": {"num_workers": 1, "loader_options": {"multiprocessing_context": "forkserver"}},

@@ -69,7 +69,7 @@ def test_it_is_off_unless_asked_for_and_says_that_it_changes_pixels(tmp_path):
             batch_size=4, seed=0, predict_path=str(tmp_path / "a"),
         )  # fmt: skip
         made[draft] = [dm.preview("train").inputs, dm.preview("val").inputs, dm.preview("predict")]
-        prints = dm._transforms()["draft"]
+        prints = dm._functions().named(dm)["draft"]
         assert prints is draft
         assert ("changes pixels" in str(dm)) == draft
     for whole, drafted in zip(made[False], made[True], strict=True):

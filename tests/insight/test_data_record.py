@@ -98,7 +98,7 @@ def test_recording_leaves_a_running_fit_as_it_is(tmp_path):
     loader = dm.train_dataloader()
     guard, state = dm._guard, torch.get_rng_state()
     known_findings(dm)
-    assert dm._train_loader is loader
+    assert dm._position.loader is loader
     assert dm._guard is guard
     assert torch.equal(state, torch.get_rng_state())
 

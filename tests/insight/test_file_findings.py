@@ -5,7 +5,7 @@ import shutil
 import lightning as L
 import pytest
 import torch
-from image_files import class_folders, noise
+from image_files import class_folders, noise, solid
 from made_images import blocks
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -219,3 +219,12 @@ def test_a_quick_look_makes_no_sample(root):
     assert "train: 8 samples" in report.sections["Splits"]
     assert not report.failed(strict=True)
     assert report.steps == []
+
+
+def test_images_without_contrast_are_inspected(tmp_path):
+    for split in ("train", "val"):
+        for name, level in (("ash", 60), ("birch", 190)):
+            for i in range(2):
+                solid(tmp_path / split / name / f"{i}.png", level + i + 4 * (split == "val"))
+    findings = inspect(ours(tmp_path), verify=True).findings
+    assert "near-duplicates" not in {finding.code for finding in findings}

@@ -73,7 +73,7 @@ class Grey(Normalizer):
 def test_a_last_step_of_the_users_own_is_called(root, kind):
     data = ImageFolderDataModule(root, image_size=72, num_workers=1, worker_type=kind)
     data.setup()
-    data.normalizer_of = lambda dataset: Grey(IMAGENET_MEAN, IMAGENET_STD)
+    data._normalizer_of = lambda dataset: Grey(IMAGENET_MEAN, IMAGENET_STD)
     assert next(iter(data.train_dataloader())).inputs.shape[1:] == (1, 72, 72)
 
 

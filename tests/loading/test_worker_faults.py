@@ -84,7 +84,7 @@ def test_a_read_that_hangs_is_named_within_the_limit(monkeypatch):
     dm = module(Big(300.0), loader_options={"timeout": 8})
     batches = iter(dm.train_dataloader())
     assert len(next(batches).inputs) == 4
-    said = r"no train batch came within timeout=8 seconds; the workers were at sample 5 \(row 5\)"
+    said = r"no train batch within timeout=8 seconds; the workers were reading sample 5 \(row 5\)"
     with pytest.raises(RuntimeError, match=said) as caught:
         next(batches)
     assert "timed out" in str(caught.value.__cause__)
@@ -100,10 +100,10 @@ def test_another_error_than_a_timeout_passes_through():
     with pytest.raises(RuntimeError, match=r"^worker died$"):
         list(watch.over(fails("worker died")))
     watch.reading[1] = 7
-    with pytest.raises(RuntimeError, match=r"no val batch .* were at sample 7; see"):
+    with pytest.raises(RuntimeError, match=r"no val batch .* were reading sample 7; check"):
         list(watch.over(fails("DataLoader timed out after 3 seconds")))
     watch.reading[1] = -1
-    with pytest.raises(RuntimeError, match="were at no sample"):
+    with pytest.raises(RuntimeError, match="were reading no sample"):
         list(watch.over(fails("DataLoader timed out after 3 seconds")))
 
 

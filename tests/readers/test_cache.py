@@ -36,7 +36,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, monkeypatch):
     assert (tmp_path / "x-1").read_text() == "made"
 
 
-def test_a_failed_write_leaves_no_file_and_still_gives_the_result(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_no_file_and_still_returns_the_result(tmp_path, monkeypatch):
     monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path))
 
     def disk_full(content, path):
@@ -47,7 +47,7 @@ def test_a_failed_write_leaves_no_file_and_still_gives_the_result(tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path / "file" / "below"))
     assert cached("x-1", lambda: "made", read, write) == "made"

@@ -12,7 +12,7 @@ def cells(request, monkeypatch):
     return pl.Series("^x$", ["b", None, "a", "b", "", "b", None, "a", "b", "b", "b", "b"])
 
 
-def test_each_cell_finds_its_text(cells):
+def test_each_cell_finds_its_string(cells):
     found = DistinctTexts.of(cells)
     texts = found.texts.to_numpy()
     assert found.spread(texts).tolist() == cells.to_list()
@@ -24,21 +24,21 @@ def test_each_cell_finds_its_text(cells):
 
 
 @pytest.mark.parametrize("most", [1, 3, 5, 12, 100])
-def test_the_first_cells_are_those_that_hold_something(cells, most):
+def test_the_first_cells_are_those_that_are_not_null(cells, most):
     found = DistinctTexts.of(cells)
     held = found.texts.replace("", None)
     expected = [cell for cell in cells.to_list() if cell][:most]
     assert found.first(held, most).to_list() == expected
 
 
-def test_texts_that_hardly_come_twice_are_left_as_cells(monkeypatch):
+def test_strings_that_rarely_repeat_stay_cells(monkeypatch):
     monkeypatch.setattr("datamodules.readers.distinct.FEW_CELLS", 0)
     assert DistinctTexts.of(pl.Series(["a", "b", "c", "c"])).places is None
     assert DistinctTexts.of(pl.Series([None, None], dtype=pl.String)).places is None
     assert DistinctTexts.of(pl.Series(["c"] * 4)).places.tolist() == [0] * 4
 
 
-def test_more_texts_than_a_byte_counts(monkeypatch):
+def test_more_than_256_strings_are_counted(monkeypatch):
     texts = [f"t{i}" for i in range(256)] * 4
     assert len(texts) > 1000
     found = DistinctTexts.of(pl.Series([*texts, None]))
@@ -47,7 +47,7 @@ def test_more_texts_than_a_byte_counts(monkeypatch):
 
 
 @pytest.mark.parametrize("head", [1, 2, 5, 12, 10_000])
-def test_texts_that_the_head_lacks_are_found(cells, head, monkeypatch):
+def test_strings_that_are_not_in_the_head_are_found(cells, head, monkeypatch):
     expected = DistinctTexts.of(cells)
     monkeypatch.setattr("datamodules.readers.distinct.HEAD", head)
     found = DistinctTexts.of(cells)
@@ -56,7 +56,7 @@ def test_texts_that_the_head_lacks_are_found(cells, head, monkeypatch):
 
 
 @pytest.mark.parametrize("head", [1, 5, 10_000])
-def test_codes_mean_the_same_as_texts(cells, head, monkeypatch):
+def test_categories_give_the_same_as_strings(cells, head, monkeypatch):
     monkeypatch.setattr("datamodules.readers.distinct.HEAD", head)
     other = pl.Series(["b", "c"]).cast(pl.Categorical)  # polars numbers the texts of all columns
     of_codes, of_texts = (DistinctTexts.of(s) for s in (cells.cast(pl.Categorical), cells))
@@ -66,7 +66,7 @@ def test_codes_mean_the_same_as_texts(cells, head, monkeypatch):
     assert len(other) == 2
 
 
-def test_codes_of_texts_that_hardly_come_twice_become_texts(monkeypatch):
+def test_categories_that_rarely_repeat_become_strings(monkeypatch):
     monkeypatch.setattr("datamodules.readers.distinct.FEW_CELLS", 0)
     found = DistinctTexts.of(pl.Series(["a", "b", None, "c", "c"]).cast(pl.Categorical))
     assert found.places is None

@@ -1,4 +1,4 @@
-"""Damaged files that ended in another library's error, each by hand."""
+"""Damaged files, each written by hand, that once ended in the error of another library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.feature_packs.feature_pack import FORMAT, VERSION, read_features
+from datamodules.feature_packs.format import FORMAT, VERSION, read_features
 from datamodules.images.label_table import read_label_table
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.npy import open_array
@@ -22,7 +22,7 @@ def array_file(path, change=lambda content: content, array=None):
     return path
 
 
-def test_an_array_is_mapped_as_it_was_written(tmp_path):
+def test_an_array_is_mapped_with_its_values(tmp_path):
     found = open_array(array_file(tmp_path / "rows.npy"))
     assert found.dtype == np.int64
     assert found.tolist() == list(range(6))
@@ -47,12 +47,14 @@ def test_an_array_is_mapped_as_it_was_written(tmp_path):
 )
 def test_a_damaged_array_is_refused_by_name_before_memory_is_taken(tmp_path, change):
     path = array_file(tmp_path / "rows.npy", change)
-    with pytest.raises(ValueError, match=r"^rows\.npy is no whole \.npy file \(.*write it again"):
+    with pytest.raises(
+        ValueError, match=r"^rows\.npy is not a complete \.npy file \(.*write it again"
+    ):
         open_array(path)
 
 
-def test_python_objects_are_refused_and_no_file_is_said_so(tmp_path):
-    with pytest.raises(ValueError, match=r"rows\.npy is no whole"):
+def test_python_objects_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"rows\.npy is not a complete"):
         open_array(array_file(tmp_path / "rows.npy", array=np.array([{}, None])))
     with pytest.raises(FileNotFoundError, match=r"lost\.npy"):
         open_array(tmp_path / "lost.npy")
@@ -79,7 +81,7 @@ def test_damaged_gzip_names_the_label_table(tmp_path):
         read_label_table(path, tmp_path, file_column="file", label_column="label")
 
 
-def test_features_whose_parts_have_other_names_are_damaged(tmp_path):
+def test_features_whose_arrays_have_other_names_are_damaged(tmp_path):
     folder = tmp_path / "x.features"
     folder.mkdir()
     manifest = {
@@ -95,7 +97,7 @@ def test_features_whose_parts_have_other_names_are_damaged(tmp_path):
 
 def test_a_damaged_index_file_is_named(tmp_path):
     path = array_file(tmp_path / "val.npy", lambda content: content[:-8])
-    with pytest.raises(ValueError, match=r"^val\.npy is no whole \.npy file"):
+    with pytest.raises(ValueError, match=r"^val\.npy is not a complete \.npy file"):
         split_by_files({"val": path}, 9)
 
 
@@ -105,12 +107,12 @@ DEEP = "[" * 100_000  # json ends in RecursionError
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("deep.json", DEEP, r"deep\.json': no JSON: .*recursion"),
-        ("deep.jsonl", f'{{"text": {DEEP}', r"deep\.jsonl': line 1 is no JSON: .*recursion"),
-        ("long.jsonl", f'{{"text": {"1" * 5000}}}', r"long\.jsonl': line 1 is no JSON: .*digits"),
+        ("deep.json", DEEP, r"deep\.json': not JSON: .*recursion"),
+        ("deep.jsonl", f'{{"text": {DEEP}', r"deep\.jsonl': line 1 is not JSON: .*recursion"),
+        ("long.jsonl", f'{{"text": {"1" * 5000}}}', r"long\.jsonl': line 1 is not JSON: .*digits"),
     ],
 )
-def test_json_that_python_cannot_hold_names_the_file_and_the_line(tmp_path, name, content, message):
+def test_json_that_python_cannot_parse_is_refused_with_its_place(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         read_texts(tmp_path / name)

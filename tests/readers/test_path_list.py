@@ -17,7 +17,7 @@ from datamodules.readers.path_list import PathList, encode_paths
 STRANGE = ["a\nb.png", os.fsdecode(b"caf\xe9.png"), "cafe\u0301.png", "caf\u00e9.png", " .png"]
 
 
-def test_path_list_hands_out_the_very_names():
+def test_a_path_list_returns_the_paths_unchanged():
     given = ["", "a/b.png", *STRANGE, "日本.png"]
     paths = PathList(given)
     assert list(paths) == given
@@ -28,14 +28,14 @@ def test_path_list_hands_out_the_very_names():
     assert list(PathList([])) == []
 
 
-def test_a_zero_inside_a_text_parts_nothing():
+def test_a_zero_inside_a_string_does_not_split_it():
     given = ["a\0b", "", "\0", "c"]
     paths = PathList(given)
     assert list(paths) == given
     assert list(paths.take([2, 0])) == ["\0", "a\0b"]
 
 
-def test_parts_are_joined_in_their_order():
+def test_lists_are_joined_in_order():
     parts = [["b", STRANGE[1]], [], ["a/x.png", ""], []]
     joined = PathList.joined([encode_paths(part) for part in parts])
     assert list(joined) == ["b", STRANGE[1], "a/x.png", ""]
@@ -43,7 +43,7 @@ def test_parts_are_joined_in_their_order():
     assert list(PathList.joined([])) == []
 
 
-def test_parts_of_a_list_share_its_memory_and_travel():
+def test_a_selection_shares_memory_and_pickles():
     paths = PathList(f"{i}.png" for i in range(9))
     part = paths.take(np.array([8, 1]))
     assert part._bytes.data_ptr() == paths._bytes.data_ptr()
@@ -52,7 +52,7 @@ def test_parts_of_a_list_share_its_memory_and_travel():
 
 
 @pytest.mark.parametrize("index", [2, -3])
-def test_path_list_ends_like_a_list(index):
+def test_an_index_out_of_range_is_an_error(index):
     with pytest.raises(IndexError, match="of 2"):
         PathList(["a", "b"])[index]
 
@@ -63,7 +63,7 @@ def private_bytes():
 
 
 class Touched(Dataset):
-    """Item i: private memory that touching every path and label takes, and where they lie."""
+    """Item i: private memory taken by reading every path and label, and whether they are shared."""
 
     def __init__(self, images):
         self.images = images
@@ -73,7 +73,7 @@ class Touched(Dataset):
 
     def __getitem__(self, item):
         images = self.images
-        self.touch(range(100))  # what the interpreter takes once
+        self.touch(range(100))  # memory that the interpreter takes once
         before = private_bytes()
         self.touch(range(len(images)))
         return private_bytes() - before, all(

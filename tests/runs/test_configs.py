@@ -23,13 +23,13 @@ SOURCES = {  # which settings show a source; DatasetDataModule takes a dataset, 
 }
 
 
-def test_every_source_has_settings_to_copy():
+def test_every_source_has_a_config():
     text = "\n".join(path.read_text(encoding="utf-8") for path in CONFIGS)
     assert {name for name in SOURCES if name not in text} == set()
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_settings_are_read_and_begin_with_the_command(path):
+def test_configs_are_parsed_and_begin_with_their_command(path):
     named = yaml.safe_load(path.read_text(encoding="utf-8"))["data"]["class_path"]
     if named.endswith("DataModule") and named not in SOURCES:
         pytest.skip(f"{named} is not there")
@@ -43,7 +43,7 @@ def test_settings_are_read_and_begin_with_the_command(path):
     assert f"python scripts/fit.py --config scripts/configs/{path.name}" in first
 
 
-def test_settings_for_a_folder_train(capfd, tmp_path):
+def test_the_config_for_a_folder_trains(capfd, tmp_path):
     root = write_images(tmp_path / "photos")
     given = ["--data.root", str(root), "--data.image_size", "8", "--model.net", "small_resnet"]
     given += ["--max_epochs", "1", "--data.num_workers", "0"]
@@ -52,7 +52,7 @@ def test_settings_for_a_folder_train(capfd, tmp_path):
     assert "best checkpoint" in capfd.readouterr().out
 
 
-def test_settings_for_a_table_of_labels_train(capfd, tmp_path):
+def test_the_config_for_a_table_of_labels_trains(capfd, tmp_path):
     root = write_images(tmp_path / "photos")
     files = sorted(root.rglob("*.png"))
     rows = [f"{file.relative_to(root)},{file.parent.name}\n" for file in files]
@@ -64,7 +64,7 @@ def test_settings_for_a_table_of_labels_train(capfd, tmp_path):
     assert "best checkpoint" in capfd.readouterr().out
 
 
-def test_settings_for_cifar10_train_on_the_small_set(capfd, data_dir):
+def test_the_config_for_cifar10_trains_on_a_small_set(capfd, data_dir):
     root = data_dir / "images" / "cifar10_batches_small"
     given = ["--data.root", str(root), "--data.val_split", "0.1", "--fast_dev_run", "1"]
     given += ["--data.dataset_class", "small_cifar.open_small"]
@@ -86,6 +86,6 @@ def test_settings_for_cifar10_train_on_the_small_set(capfd, data_dir):
         (["--data", "digits"], ("L", 8, False, 64)),
     ],
 )
-def test_a_source_has_its_own_defaults_not_those_of_the_digits(named, own):
-    data = fit.parse(fit.build_parser(), fit.spell_out(named, fit.DEFAULTS)).data.init_args
+def test_a_named_source_has_its_own_defaults_not_those_of_the_digits(named, own):
+    data = fit.parse(fit.build_parser(), named).data.init_args
     assert tuple(data[name] for name in ("mode", "image_size", "flip", "batch_size")) == own

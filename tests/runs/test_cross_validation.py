@@ -41,7 +41,7 @@ def test_each_row_is_predicted_once_a_repeat_by_a_model_that_never_saw_it(
     assert float(printed.split()[3]) == pytest.approx(right, abs=0.01)
 
 
-def test_regression_comes_on_its_own_scale(tmp_path, capsys):
+def test_regression_targets_are_on_their_original_scale(tmp_path, capsys):
     asked = ["--data", "datamodules.samples.diabetes", "--model", "Regressor", "--folds", "2"]
     assert fit.main([*asked, *CPU, *LAST, "--runs_dir", str(tmp_path)]) == 0
     rows = rows_of(tmp_path / "diabetes-1" / "out_of_fold.csv")
@@ -54,11 +54,11 @@ def test_regression_comes_on_its_own_scale(tmp_path, capsys):
     ("flags", "message"),
     [
         (["--folds", "1"], "--folds must be at least 2, got 1"),
-        (["--repeats", "2"], "goes with --folds"),
+        (["--repeats", "2"], "needs --folds"),
         (["--folds", "2", "--data.val_split", "0.2"], "leave val_split out"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(tmp_path, capsys, flags, message):
+def test_wrong_numbers_of_folds_are_refused(tmp_path, capsys, flags, message):
     asked = ["--data", "datamodules.samples.wine", *flags, *CPU, *LAST]
     assert fit.main([*asked, "--runs_dir", str(tmp_path)]) in (1, 2)
     assert message in capsys.readouterr().err

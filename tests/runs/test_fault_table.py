@@ -103,7 +103,7 @@ def test_the_cause_is_found_before_training(symptom):
     ("make", "named"),
     [(mixed_types, "Image"), (grey_among_colours, "equal size")],
 )
-def test_a_batch_that_cannot_be_made_says_why(make, named):
+def test_a_failing_batch_names_its_cause(make, named):
     (found,) = [f for f in inspect(Own(Made(make), Made(sample))).findings if "batch" in f.code]
     assert named in found.sentence
 
@@ -115,7 +115,7 @@ def test_a_worker_that_exits_unexpectedly_is_named_by_adding_one_setting_at_a_ti
     assert "exited unexpectedly" in found.culprit.traceback
 
 
-def test_low_use_of_the_device_is_told_by_side_and_by_stage():
+def test_low_device_use_is_reported_by_side_and_stage():
     assert "the loader is the bottleneck" in verdict(wait=0.03, step=0.01)
     assert "the model is the bottleneck" in verdict(wait=0.0, step=0.03)
     said = [
@@ -125,7 +125,7 @@ def test_low_use_of_the_device_is_told_by_side_and_by_stage():
     assert "smaller images" in said[1]
 
 
-def test_memory_of_a_batch_is_told():
+def test_memory_of_a_batch_is_reported():
     images = np.zeros((16, 3, 100, 100), np.float32)
     dm = DatasetDataModule(torch.utils.data.TensorDataset(torch.from_numpy(images)), batch_size=8)
     facts = inspect(dm).sections["First batches"]

@@ -57,7 +57,7 @@ def on_dying(folder, death, *options, module="Module"):
     ("death", "said"),
     [("os._exit(1)", "exited unexpectedly"), ("os.kill(os.getpid(), 7)", "/dev/shm has")],
 )
-def test_h22_a_worker_that_dies_ends_the_run_with_the_next_step(tmp_path, monkeypatch, death, said):
+def test_h22_a_dead_worker_ends_the_run_with_a_remedy(tmp_path, monkeypatch, death, said):
     monkeypatch.chdir(tmp_path)
     death = f"if get_worker_info() is not None: {death}"
     command, environment = on_dying(tmp_path, death, "--devices", 1, "--data.num_workers", 2)
@@ -86,12 +86,12 @@ def programs(tmp_path_factory):
 
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(programs, rank):
+def test_a_killed_rank_ends_the_other_at_once(programs, rank):
     process = programs[f"rank {rank}"].process
     output, _ = process.communicate(timeout=180)
     assert process.returncode == (-9 if rank == 0 else 1), output
     if rank == 1:
-        assert "error: process 1 was ended by signal 9" in output
+        assert "error: process 1 was killed by signal 9" in output
     gone = time.monotonic() + 60
     while members(process.pid) and time.monotonic() < gone:
         time.sleep(0.1)
@@ -99,7 +99,7 @@ def test_a_rank_that_is_killed_ends_the_other_and_nobody_waits(programs, rank):
 
 
 @pytest.mark.timeout(200)
-def test_ctrl_c_ends_a_run_with_workers_and_breaks_no_file(tmp_path):
+def test_ctrl_c_ends_a_run_with_workers_and_keeps_its_checkpoints(tmp_path):
     write_images(tmp_path / "images", each=4)
     command = ["--data", "ImageFolderDataModule", "--data.root", tmp_path / "images"]
     command += ["--data.image_size", 8, "--data.num_workers", 2]
@@ -189,7 +189,7 @@ for kind, stays in ways:
 
 
 @pytest.mark.timeout(280)
-def test_twenty_epochs_with_workers_leave_nothing_behind(programs):
+def test_twenty_epochs_with_workers_leak_no_resources(programs):
     """Descriptors, threads, children, shared memory: no more after epoch 20 than after 5."""
     output = programs["growth"].finished(250)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]

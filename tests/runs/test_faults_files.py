@@ -88,7 +88,7 @@ FATES = [deleted, cut, emptied, made_a_pipe, made_a_folder, made_a_page, made_a_
 
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("fate", FATES)
-def test_a_file_that_changes_during_a_fit_is_named_and_with_skip_counted(folder, fate):
+def test_a_file_that_changes_during_a_fit_is_named_or_with_skip_counted(folder, fate):
     victim = folder / "ash" / "02.png"
     strict, skipping = module(folder), module(folder, on_error="skip")
     loaders = [dm.train_dataloader() for dm in (strict, skipping)]
@@ -104,7 +104,7 @@ def test_a_file_that_changes_during_a_fit_is_named_and_with_skip_counted(folder,
 
 
 @pytest.mark.timeout(100)
-def test_the_same_in_worker_processes_that_stay(folder):
+def test_a_file_that_changes_is_named_by_persistent_workers(folder):
     loader = module(folder, num_workers=2, on_error="skip").train_dataloader()
     assert len(levels(loader)) == 3
     loader.sampler.set_epoch(1)
@@ -115,7 +115,7 @@ def test_the_same_in_worker_processes_that_stay(folder):
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="no such permissions")
-def test_a_file_that_may_not_be_read_is_named_and_with_skip_counted():
+def test_a_file_without_read_permission_is_named_or_with_skip_counted():
     root = Path(tempfile.mkdtemp())  # the test's own folder is closed to other users
     me = os.geteuid()
     try:
@@ -141,7 +141,7 @@ from pathlib import Path
 import numpy as np, torch
 from datamodules import ImageFolderDataModule
 from datamodules.readers.cache import cached, written_once
-from datamodules.feature_packs.feature_pack import write_features
+from datamodules.feature_packs.writer import write_features
 from datamodules.images.packs.writer import write_pack
 from predictions import PredictionTable
 
@@ -203,7 +203,7 @@ def test_a_full_disk_is_an_error_with_the_path_and_leaves_no_half_file(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["BestCheckpoint", "LastCheckpoint"])
-def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path, kind):
+def test_a_checkpoint_on_a_full_disk_keeps_the_previous_one(tmp_path, kind):
     callback = getattr(run_folder, kind)(tmp_path, *([None] * (kind == "BestCheckpoint")))
     trainer = L.Trainer(accelerator="cpu", devices=1, logger=False, default_root_dir=tmp_path)
     path = tmp_path / "last.ckpt"
@@ -270,7 +270,7 @@ def fetched(tmp_path, monkeypatch):
 
 
 @pytest.mark.timeout(100)
-def test_a_download_that_stops_half_way_is_no_set_and_is_started_anew(fetched):
+def test_an_incomplete_download_is_not_used_and_is_repeated(fetched):
     made, server = fetched
     server.first = "stops"
     with pytest.raises(RuntimeError, match="corrupted"):
@@ -285,7 +285,7 @@ def test_a_download_that_stops_half_way_is_no_set_and_is_started_anew(fetched):
 
 
 @pytest.mark.timeout(100)
-def test_unpacking_that_stopped_half_way_is_no_set_and_is_done_anew(fetched, tmp_path):
+def test_an_incomplete_extraction_is_not_used_and_is_repeated(fetched, tmp_path):
     made, server = fetched
     made().prepare_data()
     batch = tmp_path / "data" / "cifar-10-batches-py" / "data_batch_4"
@@ -299,7 +299,7 @@ def test_unpacking_that_stopped_half_way_is_no_set_and_is_done_anew(fetched, tmp
 
 
 @pytest.mark.timeout(100)
-def test_two_that_fetch_the_same_files_fetch_them_once(fetched):
+def test_two_processes_download_the_same_files_once(fetched):
     made, server = fetched
     server.first = "waits"
     failed = []
@@ -333,7 +333,7 @@ class Jumps(L.Callback):
 
 @pytest.mark.timeout(100)
 @pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader` but have no")
-def test_a_clock_that_jumps_changes_nothing(folder, tmp_path, monkeypatch):
+def test_a_jump_of_the_clock_changes_nothing(folder, tmp_path, monkeypatch):
     rows = []
     for callbacks in ([], [Jumps(monkeypatch)]):
         seen = []

@@ -29,9 +29,9 @@ def test_every_damaged_file_is_read_or_refused_by_name():
             program.end()
     for target in TARGETS:
         found = re.search(rf"^{target}: 2000 inputs from seed 0: (.*)$", output, re.MULTILINE)
-        came = ast.literal_eval(found[1])
-        assert set(came) == {"read", "refused"}
-        assert min(came.values()) >= 50, "inputs are damaged too little or too much to tell"
+        counts = ast.literal_eval(found[1])
+        assert set(counts) == {"read", "refused"}
+        assert min(counts.values()) >= 50, "inputs are damaged too little or too much to tell"
 
 
 FAULTY = """
@@ -44,12 +44,12 @@ def read(folder):
 
 names = ["0", "os.abort()", "raise KeyError(1)", "raise ValueError(2)", "4"]
 target = damaged_files.Target([{{name: b"x"}} for name in names], read, lambda error: False)
-fuzz.target_of = lambda name, folder: target
+fuzz.TARGETS = {{"decode": lambda folder: target}}
 sys.exit(fuzz.main())
 """
 
 
-def test_a_crash_and_foreign_exceptions_are_counted_with_their_seeds(tmp_path):
+def test_crashes_and_unexpected_exceptions_are_counted_with_their_seeds(tmp_path):
     program = tmp_path / "faulty.py"
     program.write_text(FAULTY.format(scripts=str(FUZZ.parent)))
     command = [sys.executable, program, "decode", "--count", "5", "--seed", "0"]
@@ -57,12 +57,12 @@ def test_a_crash_and_foreign_exceptions_are_counted_with_their_seeds(tmp_path):
     assert ran.returncode == 1
     assert "seed 1: the process ended with code -6" in ran.stdout
     assert "seed 2: KeyError: 1" in ran.stdout
-    assert "seed 3: the error lacks the file's name: ValueError(2)" in ran.stdout
-    counts = "{'crashed or hung': 1, 'foreign': 1, 'read': 2, 'without its name': 1}"
+    assert "seed 3: the error does not name the file: ValueError(2)" in ran.stdout
+    counts = "{'crashed or hung': 1, 'file not named': 1, 'read': 2, 'unexpected error': 1}"
     assert ran.stdout.endswith(f"decode: 5 inputs from seed 0: {counts}\n")
 
 
 def test_a_byte_order_mark_before_other_bytes_than_utf_8_is_refused_by_name(tmp_path):
     (tmp_path / "marked.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n3,\xb2\xff\n")
-    with pytest.raises(ValueError, match=r"marked\.csv is not utf-8.*byte 0xb2 in line 3"):
+    with pytest.raises(ValueError, match=r"marked\.csv: line 3: byte 0xb2 is not utf-8"):
         read_table(tmp_path / "marked.csv")

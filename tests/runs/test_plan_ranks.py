@@ -38,7 +38,7 @@ def planned(kind, epoch, rank, world=2):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_rank_trains_on_its_part_of_the_plan(ranks, kind):
+def test_each_rank_trains_on_its_share_of_the_plan(ranks, kind):
     for rank, found in enumerate(ranks):
         assert found[kind] == [planned(kind, epoch, rank) for epoch in range(EPOCHS)]
 
@@ -52,20 +52,20 @@ def test_ranks_take_equally_many_steps_and_epochs_differ(ranks, kind):
 
 
 @pytest.mark.parametrize("kind", ONCE)
-def test_each_row_comes_once_an_epoch(ranks, kind):
+def test_each_row_is_seen_once_per_epoch(ranks, kind):
     for epoch in range(EPOCHS):
         rows = np.concatenate([b for found in ranks for b in found[kind][epoch]])
         assert set(rows.tolist()) == set(range(ROWS))
         assert len(rows) <= ROWS + 3  # a short last step repeats rows of its own: 2 W - 1
 
 
-def test_no_row_comes_twice_with_drop_last(ranks):
+def test_no_row_is_seen_twice_with_drop_last(ranks):
     for epoch in range(EPOCHS):
         rows = [r for found in ranks for batch in found["drop_last"][epoch] for r in batch]
         assert len(set(rows)) == len(rows) == ROWS // 16 * 16
 
 
-def test_batches_hold_what_their_kind_promises(ranks):
+def test_batches_are_composed_as_the_sampler_promises(ranks):
     labels, lengths = Numbered.targets, Numbered.lengths
     for found in ranks:
         for epoch in range(EPOCHS):
@@ -82,7 +82,7 @@ def test_batches_hold_what_their_kind_promises(ranks):
             assert (labels[np.concatenate(found["weighted"][epoch])] > 0).all()
 
 
-def test_a_plan_of_five_batches_is_evened_as_asked(ranks):
+def test_a_plan_of_five_batches_is_repeated_or_dropped_as_set(ranks):
     five = [planned("own", epoch, 0, world=1) for epoch in range(EPOCHS)]
     for epoch in range(EPOCHS):
         kept, dropped = ([found[k][epoch] for found in ranks] for k in ("own", "own, dropped"))

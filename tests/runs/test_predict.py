@@ -94,7 +94,7 @@ def test_h15_each_file_once_in_order_whatever_batch_and_workers(
     assert found["probability"].is_between(1 / 3, 1).all()
 
 
-def test_h15_two_processes_write_what_one_writes(run, trained, flat):
+def test_h15_two_processes_write_the_same_table_as_one(run, trained, flat):
     given = ["--ckpt_path", trained, "--predict_path", flat, "--data.eval_batch_size", 3]
     assert run(*given, "--data.num_workers", 0, "--out", "one.csv")[0] == 0
     two = ["--devices", 2, "--strategy", "ddp", "--data.num_workers", 2, "--out", "two.csv"]
@@ -106,12 +106,12 @@ def test_h15_two_processes_write_what_one_writes(run, trained, flat):
 
 
 @pytest.mark.filterwarnings("ignore:1 of 7 predict files")
-def test_a_bad_file_keeps_its_row_without_an_answer(run, trained, flat):
+def test_an_unreadable_file_keeps_its_row_without_a_prediction(run, trained, flat):
     (flat / "p2.png").write_text("no image")
     given = ["--ckpt_path", trained, "--predict_path", flat, "--data.on_error", "skip"]
     code, said, wrong = run(*given, "--data.eval_batch_size", 1, "--out", "one.csv")
     assert code == 0, wrong
-    assert "1 of them without an answer, not readable:" in said
+    assert "1 of them without a prediction, unreadable:" in said
     found = table("one.csv")
     assert [Path(p).name for p in found["path"]] == [f"p{n}.png" for n in range(7)]
     answers = [None if n == 2 else name for n, name in enumerate(EXPECTED)]
@@ -137,7 +137,7 @@ def test_parquet_and_all_probabilities(run, trained, flat):
     ]
 
 
-def test_one_file_may_be_predicted(run, trained, flat):
+def test_one_file_can_be_predicted(run, trained, flat):
     assert run("--ckpt_path", trained, "--predict_path", flat / "p1.png")[0] == 0
     assert table()["class"].to_list() == ["light"]
 
@@ -150,7 +150,7 @@ def test_class_names_come_from_the_checkpoint_and_not_from_folders(run, trained,
     assert by_name["p0.png"] == "dark"
 
 
-def test_a_checkpoint_that_another_program_wrote_is_read(run, trained, flat):
+def test_a_checkpoint_of_another_program_is_read(run, trained, flat):
     content = torch.load(trained, weights_only=True)
     del content["written_by"]
     torch.save(content, "plain.ckpt")
@@ -166,11 +166,11 @@ def test_regression_has_a_column_of_numbers(run, own):
     assert table()["row"].to_list() == [0, 1, 2, 3, 4]
 
 
-def test_a_class_of_the_users_is_imported_only_when_it_is_named(run, own):
+def test_the_users_own_class_is_imported_only_if_named(run, own):
     checkpoint = trained_on("own.Points", "--model", "own.OwnModel")
     code, _, err = run("--ckpt_path", checkpoint, "--predict_path", "x")
     assert code == 2
-    assert "name it yourself: --data own.Points" in err
+    assert "pass --data own.Points" in err
     named = ["--data", "own.Points", "--model", "own.OwnModel"]
     code, _, err = run("--ckpt_path", checkpoint, "--predict_path", "x", *named)
     assert (code, err) == (0, "")
@@ -178,7 +178,7 @@ def test_a_class_of_the_users_is_imported_only_when_it_is_named(run, own):
     assert set(table()["class"]) <= {"minus", "plus"}
 
 
-def test_a_plain_lightning_datamodule_may_be_predicted(run, own):
+def test_a_plain_lightning_datamodule_can_be_predicted(run, own):
     checkpoint = trained_on("own.Plain", "--model", "own.OwnModel")
     named = ["--data", "own.Plain", "--model", "own.OwnModel"]
     code, _, err = run("--ckpt_path", checkpoint, *named)
@@ -193,7 +193,7 @@ def write_table(path, *, ids=True):
     Path(path).write_text(f"{'key,' if ids else ''}x,y,kind,t,u\n" + "\n".join(rows) + "\n")
 
 
-def test_rows_of_a_table_are_named_by_their_id(run):
+def test_table_rows_are_named_by_their_id(run):
     write_table("rows.csv")
     checkpoint = trained_on(
         "TabularDataModule", "--data.path", "rows.csv", "--data.target", "kind",
@@ -207,7 +207,7 @@ def test_rows_of_a_table_are_named_by_their_id(run):
     assert set(table()["class"]) <= {"a", "b"}
 
 
-def test_several_targets_of_a_table_are_named(run):
+def test_several_table_targets_are_named(run):
     write_table("rows.csv", ids=False)
     checkpoint = trained_on(
         "TabularDataModule", "--data.path", "rows.csv", "--data.target", "[t, u]",
@@ -231,13 +231,13 @@ def test_texts_are_predicted(run):
     assert table()["row"].to_list() == [0, 1, 2]
 
 
-def test_several_labels_are_joined(tmp_path):
+def test_multilabel_classes_are_joined(tmp_path):
     writer = predictions.PredictionTable(tmp_path / "t.csv", task="multilabel", classes="abc")
     answers = writer.answers({"values": np.array([[0.9, 0.2, 0.75], [0.1, 0.2, 0.3]], "float32")})
     assert answers == {"classes": ["a|c", ""], "probabilities": ["0.9|0.75", ""]}
 
 
-def test_several_targets_have_a_column_each(tmp_path):
+def test_each_target_has_a_column(tmp_path):
     writer = predictions.PredictionTable(
         tmp_path / "t.csv", task="regression", targets=["height", "weight"]
     )
@@ -249,13 +249,13 @@ def test_several_targets_have_a_column_each(tmp_path):
 @pytest.mark.parametrize(
     "answer", [torch.tensor([[2.0, -1.0]]), torch.rand(1, 3), {"logits": 0}], ids=str
 )
-def test_what_is_no_probability_is_refused(tmp_path, answer):
+def test_predictions_that_are_not_probabilities_are_refused(tmp_path, answer):
     writer = predictions.PredictionTable(tmp_path / "t.csv", task="multiclass", classes="ab")
     with pytest.raises(ValueError, match=r"predict_step must return"):
         writer._checked(answer)
 
 
-def test_a_table_appears_whole_or_not_at_all(run, trained, flat):
+def test_a_table_is_written_completely_or_not_at_all(run, trained, flat):
     Path("predictions.csv").write_text("before")
     (flat / "p3.png").write_bytes(b"no image")
     code, _, err = run("--ckpt_path", trained, "--predict_path", flat)
@@ -271,16 +271,19 @@ def test_a_table_appears_whole_or_not_at_all(run, trained, flat):
     [
         ([], "pass --predict_path"),
         (["--predict_path", "new", "--out", "table.txt"], "ends in .csv or .parquet"),
-        (["--predict_path", "new", "--predct_path", "new"], "did you mean --predict_path?"),
-        (["--predict_path", "new", "--data.batch_siz", "3"], "did you mean --data.batch_size?"),
-        (["--predict_path", "new", "--batch_size", "3"], "did you mean --data.batch_size?"),
+        (["--predict_path", "new", "--predct_path", "new"], "did you mean '--predict_path'?"),
+        (["--predict_path", "new", "--data.batch_siz", "3"], "did you mean '--data.batch_size'?"),
+        (["--predict_path", "new", "--batch_size", "3"], "did you mean '--data.batch_size'?"),
         (["--predict_path", "new", "--data.batch_size", "0"], "batch_size must be"),
-        (["--predict_path", "new", "--data", "ImageFolder"], "did you mean ImageFolderDataModule?"),
+        (
+            ["--predict_path", "new", "--data", "ImageFolder"],
+            "did you mean 'ImageFolderDataModule'?",
+        ),
         (["--predict_path", "new", "--devices", "0"], "devices"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_in_usage_is_one_line_and_exit_code_2(run, trained, flat, arguments, said):
+def test_wrong_usage_gives_one_line_and_exit_code_2(run, trained, flat, arguments, said):
     code, out, err = run("--ckpt_path", trained, *arguments)
     assert (code, out) == (2, "")
     assert said in err
@@ -291,14 +294,14 @@ def test_a_mistake_in_usage_is_one_line_and_exit_code_2(run, trained, flat, argu
     ("arguments", "said"),
     [
         (["--ckpt_path", "absent.ckpt", "--predict_path", "new"], "absent.ckpt"),
-        (["--ckpt_path", "new/p0.png", "--predict_path", "new"], "is no checkpoint"),
+        (["--ckpt_path", "new/p0.png", "--predict_path", "new"], "is not a checkpoint"),
         (["--predict_path", "nowhere"], "predict_path='nowhere' does not exist"),
         (["--predict_path", "empty"], "has no images"),
         (["--predict_path", "new", "--data", "CIFAR10DataModule"], "state of ImageFolderData"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_in_the_data_is_one_line_and_exit_code_1(run, trained, flat, arguments, said):
+def test_wrong_data_gives_one_line_and_exit_code_1(run, trained, flat, arguments, said):
     Path("empty").mkdir()
     code, _, err = run("--ckpt_path", trained, *arguments)
     assert code == 1
@@ -307,7 +310,7 @@ def test_a_mistake_in_the_data_is_one_line_and_exit_code_1(run, trained, flat, a
     assert not Path("predictions.csv").exists()
 
 
-def test_without_a_checkpoint_it_says_what_to_pass(run):
+def test_a_missing_checkpoint_option_is_reported(run):
     assert run() == (2, "", "error: pass --ckpt_path, the checkpoint of a training run\n")
 
 
@@ -318,7 +321,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(run, flat):
     assert "only plain values and tensors" in err
 
 
-def test_settings_may_come_from_a_file(run, trained, flat):
+def test_options_are_read_from_a_config_file(run, trained, flat):
     Path("all.yaml").write_text(
         f"ckpt_path: {trained}\npredict_path: {flat}\nout: named.csv\ndata:\n  batch_size: 2\n"
     )

@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands there."""
+"""The examples of the README run as they are written."""
 
 from __future__ import annotations
 
@@ -7,28 +7,16 @@ import shlex
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from processes import Program
+from script_runs import write_photos
 
 from datamodules import DataModule
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-
-
-def write_photos(folder):
-    random = np.random.default_rng(0)
-    for split, count in (("train", 6), ("val", 3), ("test", 3)):
-        for label, colour in (("ash", 60), ("birch", 190)):
-            to = folder / "photos" / split / label
-            to.mkdir(parents=True)
-            for i in range(count):
-                pixels = random.integers(colour - 50, colour + 50, (40, 48, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(to / f"{i}.png")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +63,7 @@ def test_a_datamodule_of_your_own_works():
     assert torch.equal(dm.preview("val").inputs[:, 0] ** 2, dm.preview("val").target)
 
 
-def test_every_config_and_class_that_is_named_exists():
+def test_every_named_config_and_class_exists():
     for name in re.findall(r"`(?:scripts/configs/)?(\w+\.yaml)`", README):
         assert (ROOT / "scripts" / "configs" / name).is_file(), name
     import datamodules
@@ -84,7 +72,7 @@ def test_every_config_and_class_that_is_named_exists():
         assert hasattr(datamodules, name), name
 
 
-def test_nothing_of_a_machine_is_in_it():
+def test_the_readme_contains_no_local_paths():
     assert str(Path.home()) not in README
     assert sys.prefix not in README
     assert str(Path.cwd()) not in README

@@ -57,7 +57,7 @@ SITUATIONS = {
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists:UserWarning")
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_goes_on_at_the_next_batch(tmp_path, situation):
+def test_a_resumed_run_continues_at_the_next_batch(tmp_path, situation):
     settings = SITUATIONS[situation]
     run({**settings, "stop": None}, tmp_path / "whole", tmp_path / "whole.out")
     with pytest.raises(SystemExit):
@@ -107,7 +107,7 @@ def whole_on_two(tmp_path_factory):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_goes_on_after_a_signal(tmp_path, settings, name):
+def test_a_run_resumes_after_a_signal(tmp_path, settings, name):
     run({**settings, "stop": None}, tmp_path / "whole", tmp_path / "whole.out")
     first = program(tmp_path, "first", settings, code=None if settings["how"] == "kill" else 0)
     step, saved = last_saved(tmp_path / "first")
@@ -120,7 +120,7 @@ def test_goes_on_after_a_signal(tmp_path, settings, name):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_goes_on_after_a_kill_on_two_processes(tmp_path, whole_on_two, workers):
+def test_a_run_resumes_after_a_kill_on_two_processes(tmp_path, whole_on_two, workers):
     settings = {"stop": 2, "devices": 2, "how": "kill", "workers": workers}
     first = program(tmp_path, "first", settings, code=None)
     step, saved = last_saved(tmp_path / "first")

@@ -29,7 +29,7 @@ def run(*arguments):
     return fit.main([str(argument) for argument in arguments])
 
 
-def test_a_run_leaves_a_page_of_what_the_model_gets_wrong(images, capfd):
+def test_a_run_writes_a_report_of_the_model_errors(images, capfd):
     assert run(*images, "--max_epochs", 1) == 0
     out = capfd.readouterr().out
     place = Path("runs/image_folder-1/report.html")
@@ -45,7 +45,7 @@ def test_a_run_leaves_a_page_of_what_the_model_gets_wrong(images, capfd):
     assert len(set(names)) == 12
 
 
-def test_a_page_can_be_left_out_and_is_of_val_without_a_test_split(images):
+def test_the_report_is_optional_and_shows_val_without_a_test_split(images):
     assert run(*images, "--max_epochs", 1, "--report", "false") == 0
     assert not Path("runs/image_folder-1/report.html").exists()
     assert run(*images, "--max_epochs", 1, "--data.test_split", 0) == 0
@@ -54,7 +54,7 @@ def test_a_page_can_be_left_out_and_is_of_val_without_a_test_split(images):
     assert "What the model gets wrong in val" in text
 
 
-def test_the_page_of_a_run_can_be_made_later_with_its_data_or_others(images, capfd):
+def test_the_report_of_a_run_can_be_written_later_with_the_same_or_other_data(images, capfd):
     assert run(*images, "--max_epochs", 1, "--report", "false") == 0
     best = "runs/image_folder-1/checkpoints/best.ckpt"
     capfd.readouterr()
@@ -116,7 +116,7 @@ class Stock(L.LightningDataModule):
         ("self", {"shuffle": True}, "pass shuffle=False"),
     ],
 )
-def test_what_cannot_be_heard_is_said_and_stops_nothing(way, options, said):
+def test_outputs_that_cannot_be_recorded_are_reported_and_do_not_stop_the_run(way, options, said):
     heard, trainer = AnswersHeard("test", k=3), quiet()
     trainer.callbacks.append(heard)
     model = Plain(way)

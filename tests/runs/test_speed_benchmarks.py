@@ -33,7 +33,7 @@ SMALL = {
 
 @pytest.mark.parametrize("work", SMALL)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of peers, where they are installed
-def test_a_work_gives_the_agreed_rows(work, tmp_path, capsys, monkeypatch):
+def test_every_benchmark_gives_rows_with_the_same_columns(work, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONWARNINGS", "default")
     out = tmp_path / "rows.json"
     bench.main([work, *SMALL[work], "--rounds", "1", "--json", str(out)])
@@ -47,19 +47,18 @@ def test_a_work_gives_the_agreed_rows(work, tmp_path, capsys, monkeypatch):
     assert "NOT the same" not in capsys.readouterr().out
 
 
-def test_epochs_count_what_is_real():
+def test_real_tokens_are_counted_with_and_without_padding():
     ids, mask = torch.tensor([[5, 6], [7, 0]]), torch.tensor([[1, 1], [1, 0]])
     batch = Batch(TextInputs(ids, mask), torch.tensor([0, 1]))
-    full = next(iter(epochs.Changed([batch], epochs._filled)))
-    assert (epochs._real_tokens(batch), epochs._real_tokens(full)) == (3, 4)
+    full = epochs.without_padding(batch)
+    assert (epochs.real_tokens(batch), epochs.real_tokens(full)) == (3, 4)
     assert full.inputs.input_ids.shape == ids.shape
-    seen = list(epochs.Constant(batch, 3))
-    assert len(seen) == len(epochs.Constant(batch, 3)) == 3
-    assert all(one is batch for one in seen)
+    loader = epochs.Batches(3, lambda: [batch] * 3)
+    assert len(loader) == len(list(loader)) == len(list(loader)) == 3
 
 
 def test_rounds_are_interleaved_and_compared_with_the_first(monkeypatch):
-    monkeypatch.setattr(benchmarks.rounds, "LEAST_SECONDS", 0)
+    monkeypatch.setattr(benchmarks.rounds, "MIN_SECONDS", 0)
     calls = []
 
     def run(name):
@@ -79,12 +78,12 @@ def test_samples_are_counted_by_the_target():
     assert consume([("x", [1, 2]), ("y", [3])]) == 3
 
 
-def test_a_way_that_gives_nothing_is_refused():
-    with pytest.raises(RuntimeError, match="empty gave no batch"):
+def test_a_variant_without_batches_is_refused():
+    with pytest.raises(RuntimeError, match="empty yielded no batch"):
         compare("x", [Variant("empty", lambda: 0)], rounds=1)
 
 
-def test_a_workers_memory_is_its_own_or_shared():
+def test_private_and_shared_memory_of_a_worker_are_told_apart():
     held = torch.zeros(40 << 20, dtype=torch.uint8).share_memory_()
     loader = DataLoader(Touching(held), batch_size=1, num_workers=1, multiprocessing_context="fork")
     found = after_an_epoch(loader)
@@ -106,7 +105,7 @@ class Touching(Dataset):
         return int(self.held.sum())
 
 
-def test_a_peer_that_cannot_run_is_left_out_with_the_reason(monkeypatch, tmp_path):
+def test_a_library_that_cannot_run_is_skipped_with_the_reason(monkeypatch, tmp_path):
     def no_library(root, folder):
         raise RuntimeError("libavutil.so.57 is absent\nsee the log")
 
@@ -118,4 +117,4 @@ def test_a_peer_that_cannot_run_is_left_out_with_the_reason(monkeypatch, tmp_pat
     options = argparse.Namespace(batch_size=4, workers=0)
     variants, notes = benchmarks.images._peers(root, tmp_path, options, train=True)
     assert variants == [Variant("FFmpeg's", None), Variant("Absent", None)]
-    assert notes == ["FFmpeg's is left out: libavutil.so.57 is absent"]
+    assert notes == ["FFmpeg's is skipped: libavutil.so.57 is absent"]

@@ -10,7 +10,7 @@ NOTEBOOK = Path(__file__).parents[2] / "scripts" / "tour.ipynb"
 PROGRAM = Path(__file__).parents[1] / "helpers" / "run_notebook.py"
 
 
-def test_the_notebook_is_of_the_common_form_and_holds_no_outputs():
+def test_the_notebook_has_the_standard_format_and_no_outputs():
     book = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])

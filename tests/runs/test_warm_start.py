@@ -23,12 +23,12 @@ def program(tmp_path):
         ("import os, time\nif os.fork() == 0: time.sleep(99)", "children left"),
     ],
 )
-def test_a_program_that_fails_hangs_or_leaves_a_child_is_told(program, text, said):
+def test_a_program_that_fails_hangs_or_leaves_a_child_is_reported(program, text, said):
     with pytest.raises(AssertionError, match=said):
         run_warm(program(text), timeout=2 if "begun" in text else 60)
 
 
-def test_a_rank_that_fails_is_told_though_the_other_is_well(program):
+def test_a_failing_rank_is_reported_although_the_other_succeeds(program):
     text = "import os, sys; sys.exit(int(os.environ['LOCAL_RANK']) * 3)"
     with pytest.raises(AssertionError, match=r"exit codes \[(0, 3|3, 0)\]"):
         run_warm(program(text), ranks=2)

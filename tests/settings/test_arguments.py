@@ -32,7 +32,7 @@ def test_arguments_are_stored_as_plain_values_and_objects_by_name():
 def test_an_object_that_was_stored_by_name_must_be_passed_again():
     assert given_again("photos", "root") == "photos"
     assert given_again(len, "load") is len
-    with pytest.raises(ValueError, match=r"load=<len> of your own, .*; pass load= again"):
+    with pytest.raises(ValueError, match=r"your own load=<len>, .*; pass load= again"):
         given_again(plain(len), "load")
 
 

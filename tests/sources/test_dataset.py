@@ -183,7 +183,7 @@ def test_several_labels():
 
 
 def test_labels_that_are_no_classes_are_refused():
-    with pytest.raises(ValueError, match=r"0.5 are no classes; pass task"):
+    with pytest.raises(ValueError, match=r"0.5 are not classes; pass task"):
         DatasetDataModule(TensorDataset(torch.zeros(4, 1), torch.tensor([0, 0.5, 1, 1]))).setup()
 
 
@@ -242,7 +242,7 @@ def test_a_stream_goes_on_where_it_stopped():
     dm = DatasetDataModule(train=Stream(20), batch_size=4, num_workers=0)
     whole = list(dm.train_dataloader())
     first = iter(dm.train_dataloader())
-    loader = dm._train_loader
+    loader = dm._position.loader
     next(first), next(first)
     state = loader.state_dict()
     for workers in (0, 2):

@@ -9,7 +9,9 @@ from script_runs import SCRIPTS, fit
 from torch import nn
 
 from datamodules import FeaturesDataModule, ImageFolderDataModule
-from datamodules.feature_packs.feature_pack import feature_keys, read_features, write_features
+from datamodules.core.inside import add_split_options
+from datamodules.feature_packs.format import read_features
+from datamodules.feature_packs.writer import feature_keys, write_features
 from datamodules.samples import digits
 from models.backbones import build_backbone, without_head
 
@@ -143,14 +145,14 @@ def test_other_versions_other_folders_and_absent_features_are_told_apart(photos,
     with pytest.raises(ValueError, match="limit was given, but features keep the splits"):
         FeaturesDataModule(out, limit=2)
     folded = FeaturesDataModule(out)
-    folded.part_as({"folds": 2, "fold": 0})
+    add_split_options(folded, {"folds": 2, "fold": 0})
     with pytest.raises(ValueError, match="have no folds"):
         folded.setup()
 
 
 @pytest.mark.parametrize(
     ("net", "said"),
-    [(nn.Identity(), r"gives \(N, F\)"), (Means(float("nan")), "not finite")],
+    [(nn.Identity(), r"must return features \(N, F\)"), (Means(float("nan")), "not finite")],
     ids=["images", "nan"],
 )
 def test_outputs_that_are_no_features_are_refused(photos, tmp_path, net, said):

@@ -235,10 +235,10 @@ def test_nothing_of_the_reader_is_left_after_reading(people):
         ({"id_column": "no"}, r"'no' \(id_column=\)"),
         ({"drop": ["label"]}, r"'label' \(target\) is left out by drop="),
         ({"target": "kind", "task": "regression"}, r"'kind' must be numbers .* row 0 .*'a'"),
-        ({"target": "pay", "task": "multiclass"}, r"'pay' holds 0.25 in row 1 .* no class"),
+        ({"target": "pay", "task": "multiclass"}, r"'pay' is 0.25 in row 1 .* not a class"),
         ({"target": "kind", "target_scaling": True}, "target_scaling=True is for"),
-        ({"numeric": ["kind"]}, r"'kind' holds \d+ cells that are no numbers: "),
-        ({"split_column": "kind"}, r"'kind' must say train, val or test .* 'a' in 60 rows"),
+        ({"numeric": ["kind"]}, r"'kind' has \d+ cells that are not numbers: "),
+        ({"split_column": "kind"}, r"'kind' must be train, val or test .* 'a' in 60 rows"),
     ],
 )
 def test_what_does_not_fit_is_named(people, options, said):
@@ -269,9 +269,7 @@ def test_settings_that_cannot_be_are_refused_at_once(options, said):
 def test_a_list_in_each_cell_is_refused_by_name(tmp_path, column):
     columns = {"x": [0.5, 1.5] * 9, "z": [1, 2, 3] * 6, "label": ["a", "b"] * 9}
     pl.DataFrame(columns | {column: [[1, 2]] * 18}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(
-        ValueError, match=rf"'{column}' \(\w+\) holds List.* pass drop=\['{column}'"
-    ):
+    with pytest.raises(ValueError, match=rf"'{column}' \(\w+\) has List.* pass drop=\['{column}'"):
         TabularDataModule(tmp_path / "t.parquet", "label").setup()
 
 
@@ -416,7 +414,7 @@ def test_h19_a_parquet_reader_leaves_no_handle_open(tmp_path, context):
             rows += len(target)
     assert rows == 240
     del loader, inputs, target  # the last batch lies in a file of shared memory
-    dm._train_loader = None
+    dm._position.loader = None
     gc.collect()
     if context == "fork":  # spawn keeps its resource tracker's pipe
         end = time.monotonic() + 60
@@ -583,7 +581,7 @@ def test_h27_regression_is_float32_and_a_fraction_is_no_class(cases_dir, tmp_pat
     assert dm.preview("val").target.dtype == torch.float32
     frame = pl.read_parquet(path).with_columns(yf=pl.Series([0.5, 1, 2, 0, 1, 2]))
     frame.write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"'yf' holds 0.5 in row 0"):
+    with pytest.raises(ValueError, match=r"'yf' is 0.5 in row 0"):
         TabularDataModule(tmp_path / "t.parquet", "yf", drop=others, task="multiclass").setup()
 
 
@@ -636,7 +634,7 @@ def test_h30_a_checkpoint_is_enough(people, tmp_path):
 def test_h30_a_state_of_another_kind_is_named(people):
     dm = made(people)
     dm.setup()
-    with pytest.raises(ValueError, match="holds the state of 'TextDataModule', this is 'Tabular"):
+    with pytest.raises(ValueError, match="has the state of 'TextDataModule', this is 'Tabular"):
         made(people).load_state_dict(dm.state_dict() | {"source": "TextDataModule"})
 
 
@@ -759,25 +757,25 @@ REFUSED = {
     "ragged_short.csv": (TITANIC, "1 ragged rows: .* line 91 has 5"),
     "no_header.csv": (TITANIC, "first line looks like data: name the columns with column_names="),
     "dup_headers.csv": ({"target": "age"}, "two columns 'age'"),
-    "header_only.csv": (TITANIC, "column names and no rows"),
+    "header_only.csv": (TITANIC, "column names but no rows"),
     "empty.csv": (TITANIC, "0 bytes"),
-    "newline_only.csv": (TITANIC, "empty but for line ends"),
+    "newline_only.csv": (TITANIC, "contains line ends only"),
     "one_row.csv": (TITANIC, "has one class in train"),
     "one_column.csv": ({"target": "y"}, "no column beside the target"),
-    "mixed_dtypes.csv": (TITANIC, "'age' holds .* cells that are no numbers among .* 'unknown'"),
-    "inf.csv": (PENGUINS, "'body_mass_g' holds infinity in"),
+    "mixed_dtypes.csv": (TITANIC, "'age' has .* cells that are not numbers among .* 'unknown'"),
+    "inf.csv": (PENGUINS, "'body_mass_g' is infinite in"),
     "one_class.csv": (PENGUINS, "'species' has one class in train, 'Adelie'"),
     "nan_target.csv": (PENGUINS, "target 'species' is missing in .* rows: 0, "),
     "leading_zeros.csv": ({"target": "y"}, "left out: zip, phone .nearly every row"),
-    "unclosed_quote.csv": ({"target": "label"}, "line 2: a quote is opened here and never"),
-    "backslash_escape.csv": ({"target": "label"}, "line 2: text stands behind a closing quote"),
-    "bad_utf8.csv": ({"target": "label"}, "not UTF-8: byte 0xff in line 3"),
+    "unclosed_quote.csv": ({"target": "label"}, "line 2: a quote opens and never closes"),
+    "backslash_escape.csv": ({"target": "label"}, "line 2: text follows a closing quote"),
+    "bad_utf8.csv": ({"target": "label"}, "line 3: byte 0xff is not UTF-8"),
     "repeated_header.csv": (TITANIC, "repeats its header in row 200"),
     "text_crlf_quotes.jsonl": ({"target": "label"}, "a table is CSV or Parquet"),
     "array.json": ({"target": "label"}, "a table is CSV or Parquet"),
     "bom.jsonl": ({"target": "label"}, "a table is CSV or Parquet"),
-    "empty.parquet": (PENGUINS, "column names and no rows"),
-    "cut.parquet": (PENGUINS, "cut.parquet cannot be read as Parquet; it may be cut"),
+    "empty.parquet": (PENGUINS, "column names but no rows"),
+    "cut.parquet": (PENGUINS, "cut.parquet cannot be read as Parquet; it is trunc"),
 }
 
 
@@ -827,10 +825,10 @@ def test_nasty_cells_keep_their_values(data_dir):
     nul = opened(data_dir, "nul.csv", "label", **whole).fitted["features"][0]
     assert nul["values"] == sorted(["abc\0def", "\0\0", "ok"])
     notes = " ".join(opened(data_dir, "index_column.csv", **TITANIC).notes)
-    assert "left out: unnamed_0 (numbers its row)" in notes
+    assert "left out: unnamed_0 (row numbers)" in notes
     left = " ".join(opened(data_dir, "allnan_constant.csv", **PENGUINS).notes)
-    assert "left out: all_nan (holds nothing in train)" in left
-    assert "left out: constant, constant_str (holds one value in train)" in left
+    assert "left out: all_nan (empty in train)" in left
+    assert "left out: constant, constant_str (one value in train)" in left
     house = opened(data_dir, "semicolon_decimal_comma.csv", "median_house_value", **whole)
     assert house.fitted["features"][0]["fill"] < -100
 

@@ -151,7 +151,7 @@ def test_parts_of_their_own(tmp_path):
     )
     assert [len(dm.train_dataset), len(dm.val_dataset), len(dm.test_dataset)] == [40, 10, 6]
     assert dm.val_dataset.describe(2) == f"{tmp_path / 'val.csv'}, line 4"
-    with pytest.raises(ValueError, match="the source has a val part of its own"):
+    with pytest.raises(ValueError, match="the source has a val split of its own"):
         make(tmp_path / "train.csv", val_path=tmp_path / "val.csv", val_split=0.2).setup()
 
 

@@ -171,7 +171,7 @@ def test_split_folders_that_share_a_group_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"train and val share 1 groups of .* 'p0'"):
         dm.setup()
     dm = ImageFolderDataModule(tmp_path / "photos", split_options={"folds": 3})
-    with pytest.raises(ValueError, match="folds, but the source has a val part of its own"):
+    with pytest.raises(ValueError, match="folds, but the source has a val split of its own"):
         dm.setup()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from datamodules.tables.column import CellRules, Column, check_nulls, read_column
+from datamodules.tables.column import CellRules, Column, null_rules, read_column
 
 
 @pytest.fixture(autouse=True, params=["cell by cell", "text by text"])
@@ -15,7 +15,7 @@ def way(request, monkeypatch):
     """Long columns are read by their different texts, to the same end."""
     if request.param == "text by text":
         monkeypatch.setattr("datamodules.readers.distinct.FEW_CELLS", 0)
-        monkeypatch.setattr("datamodules.readers.distinct.MOSTLY_UNLIKE", 1)
+        monkeypatch.setattr("datamodules.readers.distinct.MEAN_REPEATS", 1)
 
 
 def read(*cells, **rules):
@@ -45,11 +45,11 @@ def numbers(*cells, **rules):
         (["1970-01-02T00:00:00Z", "1970-01-02T00:00:00+12:00"], [1, 0.5]),
     ],
 )
-def test_ways_of_writing_numbers(cells, values):
+def test_number_formats_are_detected(cells, values):
     assert numbers(*cells) == pytest.approx(values)
 
 
-def test_a_decimal_comma_that_is_asked_for_wins():
+def test_a_given_decimal_comma_is_used():
     asked = {"styles": ("comma", "date")}
     assert numbers("1.234", "5,5", **asked) == [1234, 5.5]
     assert numbers("0.123", "1.5", **asked) == [0.123, 1.5]
@@ -70,7 +70,7 @@ def test_a_decimal_comma_that_is_asked_for_wins():
         ["1 2", "3"],
     ],
 )
-def test_what_is_no_single_quantity_stays_text(cells):
+def test_cells_of_different_quantities_stay_strings(cells):
     assert read(*cells).codes is not None
 
 
@@ -100,35 +100,35 @@ def test_missing_cells():
     assert read("", "NA").missing.all()
 
 
-def test_na_is_a_value_where_it_is_asked_for():
-    column = read("NA", "US", "", **check_nulls([]))
+def test_na_is_a_value_if_null_values_is_empty():
+    column = read("NA", "US", "", **null_rules([]))
     assert column.words == ["NA", "US"]
     assert column.missing.tolist() == [False, False, True]
     assert not column.notes
 
 
-def test_a_number_that_means_missing_is_met_however_it_is_written():
-    rules = check_nulls(["-999", "?"])
+def test_a_number_in_null_values_matches_in_any_format():
+    rules = null_rules(["-999", "?"])
     assert np.isnan(numbers("1", "-999", "-999.0", "?", **rules)).tolist() == [False, *[True] * 3]
     column = read_column(pl.Series("x", [1.0, -999.0]), CellRules(**rules))
     assert np.isnan(column.numbers).tolist() == [False, True]
 
 
-def test_numbers_with_words_among_them_keep_both():
+def test_a_column_of_numbers_and_words_keeps_both():
     column = read("1", "unknown", "3", "")
     assert column.words_in(np.arange(4)).tolist() == [1]
     assert column.numbers[[0, 2]].tolist() == [1, 3]
     assert column.word(1) == "unknown"
 
 
-def test_words_are_kept_as_they_stand_and_sorted():
+def test_words_are_unchanged_and_sorted():
     column = read(" a", "a", "A", "a")
     assert column.words == [" a", "A", "a"]
     assert column.codes.tolist() == [0, 2, 1, 2]
     assert read(" a", " b", strip=True).words == ["a", "b"]
 
 
-def test_a_pattern_as_name_is_a_name():
+def test_a_column_name_is_never_a_pattern():
     column = read_column(pl.Series("^x.*$", ["$1", "$2"]), CellRules())
     assert column.name == "^x.*$"
     assert column.numbers.tolist() == [1, 2]
@@ -153,7 +153,7 @@ def test_typed_columns_become_numbers(series, values):
     np.testing.assert_allclose(column.numbers, values)
 
 
-def test_typed_texts_and_flags_become_words():
+def test_typed_strings_and_booleans_become_words():
     typed = CellRules(typed=True, null_words=())
     column = read_column(pl.Series("x", ["2", "1", None, "NA"]), typed)
     assert (column.text, column.words) == (True, ["1", "2", "NA"])
@@ -172,7 +172,7 @@ def test_whole_numbers_beyond_float64_stay_exact():
     assert low.words == [str(-(2**63)), "0"]
 
 
-def test_a_list_in_each_cell_is_refused_later_and_by_name():
+def test_a_column_of_lists_is_refused_when_it_is_used():
     assert "List" in read_column(pl.Series("x", [[1], [2]]), CellRules(typed=True)).refused
 
 
@@ -188,7 +188,7 @@ def test_words_of_small_whole_numbers_are_found_as_by_sorting(values):
     assert words == [f"{v:g}" for v in np.unique(numbers[~np.isnan(numbers)] + 0.0)]
 
 
-def test_numbers_as_words_are_their_shortest_text():
+def test_numbers_as_words_have_their_shortest_form():
     codes, words = read("3.0", "1", "", "3").as_words
     assert words == ["1", "3"]
     assert codes.tolist() == [1, 0, -1, 1]
@@ -199,7 +199,7 @@ CELLS = ["1", " 2", "NA", "", None, "x", "X ", "007", "1,5", "$3", "2001-02-03",
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("rules", [{}, {"strip": True}, {"null_words": ("x",)}, {"typed": True}])
-def test_long_columns_read_by_their_texts_are_those_read_cell_by_cell(seed, rules, monkeypatch):
+def test_parsing_distinct_strings_equals_parsing_each_cell(seed, rules, monkeypatch):
     draws = np.random.default_rng(seed)
     some = draws.choice(len(CELLS), draws.integers(1, 6), replace=False)
     cells = [CELLS[i] for i in draws.choice(some, 60)]

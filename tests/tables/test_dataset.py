@@ -25,7 +25,7 @@ def packed(target="class", *, numeric=2, codes=1, targets=0, rows=5):
     return rows_
 
 
-def test_a_batch_is_the_rows_asked_for():
+def test_a_batch_has_the_requested_rows():
     numeric, codes, target = packed().gather(np.array([3, 0, 3]))
     assert numeric.tolist() == [[3, 3.5], [0, 0.5], [3, 3.5]]
     assert codes.tolist() == [[103], [100], [103]]
@@ -67,14 +67,14 @@ def test_a_gather_equals_indexing_each_column(target, numeric, codes):
     assert rows.views().numeric[7:].any() or not numeric, "a batch is the caller's own"
 
 
-def test_labels_are_those_of_the_batches():
+def test_targets_equal_those_of_the_batches():
     data = RowDataset(packed())
     assert data.targets.tolist() == [0, 7, 14, 21, 28]
     assert data.targets.dtype == np.int64
     assert RowDataset(packed("value", targets=1)).targets is None
 
 
-def test_a_dataset_gives_batches_and_single_rows():
+def test_a_dataset_returns_batches_and_single_rows():
     data = RowDataset(packed())
     batch = data.get_batch(np.array([4, 1]))
     assert isinstance(batch, Batch)
@@ -97,7 +97,7 @@ def test_without_categories_inputs_are_one_tensor():
     assert bare[1].tolist() == [1, 1.5]
 
 
-def test_one_hot_writes_a_one_for_each_code_that_has_a_place():
+def test_one_hot_writes_a_one_for_each_index_with_a_column():
     one_hot = OneHot([[-1, -1, 0, 1], [2, -1, 3]], 4)
     out = one_hot(torch.tensor([[9.0], [8.0], [7.0]]), torch.tensor([[2, 0], [1, 1], [3, 2]]))
     assert out.tolist() == [[9, 1, 0, 1, 0], [8, 0, 0, 0, 0], [7, 0, 1, 0, 1]]
@@ -112,7 +112,7 @@ def test_one_hot_writes_a_one_for_each_code_that_has_a_place():
         (Column("id", None, np.array([1, -1, 0], np.int32), ["é", "b"]), ["é", "b"]),
     ],
 )
-def test_rows_are_named_by_id_or_by_place(ids, keys):
+def test_rows_are_named_by_id_or_row_number(ids, keys):
     names = pickle.loads(pickle.dumps(RowNames("t.csv", np.array([2, 0]), ids)))
     assert [names.key(i) for i in range(2)] == keys
     assert names(0).startswith("row 2 of t.csv")

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from datamodules.tables import median as medians
-from datamodules.tables.median import median
+from datamodules.tables import features
+from datamodules.tables.features import median
 
 RNG = np.random.default_rng(0)
 N = 9000
@@ -25,15 +25,15 @@ NUMBERS = {
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("less", [0, 1])
 @pytest.mark.parametrize("sample", [2, 100, 1000])
-def test_it_is_the_median_to_the_bit(name, less, sample, monkeypatch):
-    monkeypatch.setattr(medians, "MANY", 100)
-    monkeypatch.setattr(medians, "SAMPLE", sample)
+def test_the_median_equals_numpys_to_the_bit(name, less, sample, monkeypatch):
+    monkeypatch.setattr(features, "MANY_NUMBERS", 100)
+    monkeypatch.setattr(features, "SAMPLE", sample)
     values = NUMBERS[name][less:]
     assert median(values) == np.median(values)
 
 
-def test_a_part_is_sorted_where_the_sample_is_right(monkeypatch):
-    monkeypatch.setattr(medians, "MANY", 100)
-    monkeypatch.setattr(np, "median", None)  # the way for numbers that mislead the sample
+def test_only_numbers_near_the_median_are_sorted(monkeypatch):
+    monkeypatch.setattr(features, "MANY_NUMBERS", 100)
+    monkeypatch.setattr(np, "median", None)  # used for numbers that mislead the sample
     for name in ("normal", "skewed", "ascending"):
         assert median(NUMBERS[name]) == np.sort(NUMBERS[name])[[N // 2 - 1, N // 2]].mean()

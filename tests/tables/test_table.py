@@ -36,7 +36,7 @@ def test_parquet_and_csv_give_the_same(csv, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_columns_that_are_not_wanted_are_not_converted(csv, tmp_path, suffix):
+def test_skipped_columns_are_not_converted(csv, tmp_path, suffix):
     path = csv if suffix == ".csv" else tmp_path / "people.parquet"
     pl.read_csv(csv).write_parquet(tmp_path / "people.parquet")
     assert list(read_table(path, only=["age", "city"], skip=["city"]).columns) == ["age"]
@@ -46,7 +46,7 @@ def test_columns_that_are_not_wanted_are_not_converted(csv, tmp_path, suffix):
         table.column("city")
 
 
-def test_an_unknown_column_names_the_nearest_and_the_list(csv):
+def test_an_unknown_column_suggests_the_closest_and_lists_all(csv):
     table = read_table(csv)
     with pytest.raises(ValueError, match=r"no column 'agee' \(target\); did you mean 'age'\?"):
         table.column("agee", "target")
@@ -55,7 +55,7 @@ def test_an_unknown_column_names_the_nearest_and_the_list(csv):
     assert "and 4970 more" in closest("x", [f"c{i}" for i in range(5000)])
 
 
-def test_a_name_that_two_columns_bear_cannot_be_asked_for(tmp_path):
+def test_a_name_of_two_columns_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n")
     table = read_table(tmp_path / "t.csv")
     assert table.names == ["a", "b", "a_2"]
@@ -63,21 +63,21 @@ def test_a_name_that_two_columns_bear_cannot_be_asked_for(tmp_path):
         table.column("a", "target")
 
 
-def test_a_missing_file_names_a_near_one(csv):
+def test_a_missing_file_suggests_the_closest_name(csv):
     with pytest.raises(FileNotFoundError, match=r"did you mean 'people.csv'"):
         read_table(csv.parent / "poeple.csv")
     with pytest.raises(ValueError, match="is a folder"):
         read_table(csv.parent)
 
 
-def test_the_digest_follows_the_cells(csv):
+def test_the_digest_changes_with_the_cells(csv):
     before = read_table(csv).digest
     assert read_table(csv).digest == before
     csv.write_text(csv.read_text().replace("54", "55"))
     assert read_table(csv).digest != before
 
 
-def test_decimal_commas_are_found_by_column_and_said_once(tmp_path):
+def test_decimal_commas_are_detected_by_column_with_one_note(tmp_path):
     (tmp_path / "t.csv").write_text("a;b;c\n1,5;2;x,y\n2,5;3,25;z\n")
     table = read_table(tmp_path / "t.csv")
     assert table.columns["a"].numbers.tolist() == [1.5, 2.5]
@@ -89,7 +89,7 @@ def test_decimal_commas_are_found_by_column_and_said_once(tmp_path):
     assert plain.columns["a"].words == ["1,5", "2,5"]
 
 
-def test_a_point_groups_thousands_where_decimal_commas_are_asked_for_or_known(tmp_path):
+def test_a_point_groups_thousands_if_decimal_commas_are_given_or_fitted(tmp_path):
     (tmp_path / "t.csv").write_text("a\n1.234\n5.678\n")
     asked = read_table(tmp_path / "t.csv", decimal_comma=True)
     known = read_table(tmp_path / "t.csv", styles={"a": "comma"})
@@ -98,21 +98,21 @@ def test_a_point_groups_thousands_where_decimal_commas_are_asked_for_or_known(tm
     assert read_table(tmp_path / "t.csv").columns["a"].numbers.tolist() == [1.234, 5.678]
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path, csv):
+def test_a_damaged_parquet_file_is_refused_by_name(tmp_path, csv):
     pl.read_csv(csv).write_parquet(tmp_path / "t.parquet")
     whole = (tmp_path / "t.parquet").read_bytes()
     for cut in (whole[: len(whole) // 2], whole[:200] + b"\0" * 50 + whole[250:], b"PAR1"):
         (tmp_path / "t.parquet").write_bytes(cut)
-        with pytest.raises(ValueError, match=r"t.parquet cannot be read as Parquet; it may be cut"):
+        with pytest.raises(ValueError, match=r"t.parquet cannot be read as Parquet; it is trunc"):
             read_table(tmp_path / "t.parquet")
 
 
 def test_a_table_without_rows_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(ValueError, match=r"t.csv holds column names and no rows"):
+    with pytest.raises(ValueError, match=r"t.csv has column names but no rows"):
         read_table(tmp_path / "t.csv")
     pl.DataFrame({"a": []}, schema={"a": pl.Float64}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"t.parquet holds column names and no rows"):
+    with pytest.raises(ValueError, match=r"t.parquet has column names but no rows"):
         read_table(tmp_path / "t.parquet")
 
 

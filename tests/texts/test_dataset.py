@@ -46,7 +46,7 @@ def test_padding_equals_a_plain_loop(side, dtype, size):
     assert torch.equal(inputs.attention_mask, mask)
 
 
-def test_padding_written_by_hand():
+def test_padding_equals_tensors_written_by_hand():
     rows = FlatRows(np.array([5, 6, 7, 8, 9, 65535], np.uint16), [0, 3, 4, 6])
     right = pad_rows(rows, np.array([2, 0, 1]))
     assert right.input_ids.tolist() == [[9, 65535, 0], [5, 6, 7], [8, 0, 0]]
@@ -110,7 +110,7 @@ def test_large_ids_survive_pickle_copy_and_state(dtype):
         assert np.array_equal(other.offsets, rows.offsets)
 
 
-def test_texts_in_any_script_come_back():
+def test_texts_in_any_script_are_restored():
     texts = ["", "red fox", "很快好吃", "naïve", "\U0001f436 dog\n", "a\x00b", "   ", "\u2028"]
     rows = FlatRows.from_texts(texts)
     assert [rows.text(i) for i in range(len(rows))] == texts
@@ -161,7 +161,7 @@ def test_a_batch_of_a_dataset_is_its_samples():
         dataset[4]
 
 
-def test_without_target_batches_are_bare_inputs():
+def test_without_a_target_a_batch_is_inputs_alone():
     _, dataset = make_dataset(target=None)
     assert isinstance(dataset.get_batch(np.array([0, 1])), TextInputs)
     assert isinstance(dataset[0], TextInputs)

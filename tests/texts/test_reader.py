@@ -46,7 +46,7 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz"])
-def test_gzip_is_opened(tmp_path, name):
+def test_gzip_is_decompressed(tmp_path, name):
     plain = write(tmp_path / name.removesuffix(".gz"))
     (tmp_path / name).write_bytes(gzip.compress(plain.read_bytes()))
     assert texts_of(read_texts(tmp_path / name)) == [text for text, _ in ROWS]
@@ -55,7 +55,7 @@ def test_gzip_is_opened(tmp_path, name):
         read_texts(tmp_path / name)
 
 
-def test_one_file_for_each_text(tmp_path):
+def test_a_folder_has_one_file_per_text(tmp_path):
     for name, text in {
         "pos/a.txt": "good\n",
         "pos/deep/b": "fine",
@@ -75,7 +75,7 @@ def test_one_file_for_each_text(tmp_path):
     assert table.places()(2) == str(tmp_path / "pos" / "deep" / "b")
     flat = read_texts(tmp_path / "pos", label=None)
     assert texts_of(flat) == ["good\n", "fine"]
-    with pytest.raises(ValueError, match=r"one folder for each class, it holds 1 file"):
+    with pytest.raises(ValueError, match=r"one folder for each class, it contains 1 file"):
         read_texts(tmp_path / "pos" / "deep")
     (tmp_path / "neg" / "image.txt").write_bytes(b"\xff\xd8\xff\xe0")
     with pytest.raises(ValueError, match=r"image\.txt': line 1: byte 0xff is not utf-8"):
@@ -119,17 +119,17 @@ def test_columns_by_name_or_number(tmp_path, content, options, texts, labels):
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"]
 )
-def test_encodings_with_a_mark_are_found_and_others_can_be_given(tmp_path, encoding):
+def test_encodings_with_a_byte_order_mark_are_detected_and_others_given(tmp_path, encoding):
     path = tmp_path / "a.csv"
     path.write_text("text,label\ncafé,1\n", encoding=encoding)
     given = encoding if encoding in ("latin-1", "cp1252") else None
     assert texts_of(read_texts(path, encoding=given)) == ["café"]
     if given:
-        with pytest.raises(ValueError, match=r"line 2: byte 0xe9 is not utf-8; pass the encoding"):
+        with pytest.raises(ValueError, match=r"line 2: byte 0xe9 is not utf-8; pass encoding="):
             read_texts(path)
 
 
-def test_second_texts(tmp_path):
+def test_a_second_text_is_read(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"q": "who", "a": "me", "y": true}\n{"q": "why", "y": false}\n')
     table = read_texts(path, text="q", text_pair="a", label="y")
@@ -151,7 +151,7 @@ def test_label_types_of_parquet_become_names(tmp_path):
         assert table.labels.tolist() in ([1, 0, 1], [0, 1, 0])
 
 
-def test_names_of_rows_pickle_and_name_file_and_line(tmp_path):
+def test_places_of_rows_pickle_and_name_file_and_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"x\ny",1\nz,0\n')
     places = pickle.loads(pickle.dumps(read_texts(path).places()))
@@ -176,45 +176,50 @@ def test_whole_numbers_are_sorted_by_value():
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.csv", "", {}, "holds no rows"),
-        ("a.csv", "text,label\n", {}, r"a\.csv' holds no rows"),
+        ("a.csv", "", {}, "has no rows"),
+        ("a.csv", "text,label\n", {}, r"a\.csv' has no rows"),
         ("a.csv", "txet,label\nx,1\n", {}, "no column 'text' .* did you mean 'txet'.* 'label'"),
-        ("a.csv", "ham,hi\nspam,ho\n", {}, "a file without a header row is read by numbers"),
+        (
+            "a.csv",
+            "ham,hi\nspam,ho\n",
+            {},
+            "a file without a header row are given by number",
+        ),
         ("a.csv", "text,label\nx,1\n", {"text": 2, "label": 1}, "column 2 .* there are 2"),
         ("a.csv", "text,text,label\nx,y,1\n", {}, "2 columns are called 'text'"),
-        ("a.csv", "text,label\nx,1\ny\n", {}, r"a\.csv': rows must have 2 fields.*line 3 has 1"),
-        ("a.csv", "text,label\n5,1\n7.5,0\n", {}, "column 'text' holds numbers such as '5'"),
-        ("a.csv", "text,label\nx,0.5\ny,1\n", {}, "column 'label' holds numbers such as 0.5"),
+        ("a.csv", "text,label\nx,1\ny\n", {}, r"a\.csv': 1 ragged rows.*line 3 has 1"),
+        ("a.csv", "text,label\n5,1\n7.5,0\n", {}, "column 'text' contains numbers such as '5'"),
+        ("a.csv", "text,label\nx,0.5\ny,1\n", {}, "column 'label' contains numbers such as 0.5"),
         ("a.csv", "text,label\nx,1\ny,\nz,\n", {}, "no label in 2 of 3 rows: .*a.csv, line 3"),
         ("a.csv", "text,label\nx,1\n", {"encoding": "utf8x"}, "unknown encoding 'utf8x'"),
-        ("a.csv", "text,label\nx,1\n", {"header": False}, "header=False goes with columns by"),
+        ("a.csv", "text,label\nx,1\n", {"header": False}, "header=False needs columns by"),
         ("a.csv", "text,label\nx,a\n", {"label_pattern": r"\d"}, "'a' does not match label_pat"),
-        ("a.jsonl", '{"text": "x", "label": 1}\nx\n', {}, "line 2 is no JSON"),
-        ("a.jsonl", "[1, 2]\n", {}, "line 1 must hold an object"),
-        ("a.jsonl", '{"text": 5, "label": 1}\n', {}, r"must hold texts, .*line 1 holds 5 \(int\)"),
+        ("a.jsonl", '{"text": "x", "label": 1}\nx\n', {}, "line 2 is not JSON"),
+        ("a.jsonl", "[1, 2]\n", {}, "line 1 must be an object"),
+        ("a.jsonl", '{"text": 5, "label": 1}\n', {}, r"must contain texts, .*line 1 has 5 \(int\)"),
         ("a.jsonl", '{"text": "x", "label": [1]}\n', {}, r"label is \[1\] \(list\)"),
         ("a.jsonl", '{"text": "x", "label": null}\n', {}, "no label in 1 of 1 rows"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', {}, "line 1: half of a surrogate pair"),
         ("a.jsonl", '{"texts": "x", "label": 1}\n', {}, "did you mean 'texts'"),
-        ("a.parquet", "text,label\nx,1\n", {}, "the name says Parquet, the content is none"),
-        ("a.parquet", "PAR1xxxxxxxxxxxxxxxx", {}, "no whole Parquet file"),
+        ("a.parquet", "text,label\nx,1\n", {}, "the file is called Parquet but is not"),
+        ("a.parquet", "PAR1xxxxxxxxxxxxxxxx", {}, "the Parquet file is damaged"),
     ],
 )
-def test_bad_input_is_refused_with_its_place(tmp_path, name, content, options, message):
+def test_damaged_input_is_refused_with_its_place(tmp_path, name, content, options, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         read_texts(tmp_path / name, **options)
 
 
-def test_what_is_not_there_is_said(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist; pass a file or a folder"):
         read_texts(tmp_path / "no.csv")
 
 
-def test_parquet_columns_that_are_no_texts_are_refused(tmp_path):
+def test_parquet_columns_that_are_not_texts_are_refused(tmp_path):
     frame = pl.DataFrame({"text": [1.5, 2.5], "label": [0, 1], "day": ["a", "b"]})
     frame.write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"must hold texts, .*row 0 holds 1\.5 \(float\)"):
+    with pytest.raises(ValueError, match=r"must contain texts, .*row 0 has 1\.5 \(float\)"):
         read_texts(tmp_path / "a.parquet")
 
 
@@ -239,7 +244,7 @@ REAL = [
 
 
 @pytest.mark.parametrize(("name", "options", "rows", "classes"), REAL, ids=lambda v: str(v)[:30])
-def test_real_sets_are_read_with_all_their_rows(data_dir, name, options, rows, classes):
+def test_public_datasets_are_read_with_all_their_rows(data_dir, name, options, rows, classes):
     path = data_dir / "text" / name
     if not path.exists():
         pytest.skip(f"{path} is absent")
@@ -249,7 +254,7 @@ def test_real_sets_are_read_with_all_their_rows(data_dir, name, options, rows, c
     assert (table.texts.lengths() > 0).all()
 
 
-def test_quotes_of_the_sms_set_stay(data_dir):
+def test_quotes_of_the_sms_dataset_are_kept(data_dir):
     path = data_dir / "text" / "sms_spam" / "sms.tsv"
     if not path.exists():
         pytest.skip(f"{path} is absent")
@@ -274,10 +279,10 @@ NASTY = [
     ("backslash_escape.csv", {}, "line 2: text follows a closing quote", None),
     ("bad_utf8.csv", {}, "line 3: byte 0xff is not utf-8", None),
     ("bad_utf8.csv", {"encoding": "latin-1"}, 2, None),
-    ("text_crlf_quotes.jsonl", {}, r"line 8 holds 5 \(int\)", None),
-    ("empty.csv", {}, "holds no rows", None),
-    ("newline_only.csv", {}, "holds no rows", None),
-    ("header_only.csv", {"text": "sex", "label": "survived"}, "holds no rows", None),
+    ("text_crlf_quotes.jsonl", {}, r"line 8 has 5 \(int\)", None),
+    ("empty.csv", {}, "has no rows", None),
+    ("newline_only.csv", {}, "has no rows", None),
+    ("header_only.csv", {"text": "sex", "label": "survived"}, "has no rows", None),
     ("bom.csv", {"text": "sex", "label": "survived"}, 200, "female"),
     ("tab_named.csv", {"text": "sex", "label": "survived"}, 200, "female"),
     ("pipe.csv", {"text": "sex", "label": "survived"}, 200, "female"),
@@ -287,12 +292,22 @@ NASTY = [
     ("space_headers.csv", {"text": "sex", "label": "survived"}, 200, None),
     ("utf16.csv", {"text": "ville", "label": "achète"}, None, None),
     ("ragged_more.csv", {"text": "sex", "label": "survived"}, "line 51 has 17", None),
-    ("ragged_short.csv", {"text": "sex", "label": "survived"}, "fields as line 1 has", None),
-    ("cut.parquet", {"text": "island", "label": "species"}, "no whole Parquet file", None),
-    ("empty.parquet", {"text": "island", "label": "species"}, "holds no rows", None),
+    (
+        "ragged_short.csv",
+        {"text": "sex", "label": "survived"},
+        "15 fields, line 91 has 5",
+        None,
+    ),
+    ("cut.parquet", {"text": "island", "label": "species"}, "the Parquet file is damaged", None),
+    ("empty.parquet", {"text": "island", "label": "species"}, "has no rows", None),
     ("penguins.parquet", {"text": "island", "label": "species"}, 344, "Torgersen"),
     ("penguins.csv.gz", {"text": "island", "label": "species"}, 344, "Torgersen"),
-    ("csv_named.parquet", {"text": "sex", "label": "survived"}, "the content is none", None),
+    (
+        "csv_named.parquet",
+        {"text": "sex", "label": "survived"},
+        "Parquet but is not",
+        None,
+    ),
 ]
 
 

@@ -85,25 +85,25 @@ def test_the_same_rows_give_the_same_tokenizer_in_every_process(tmp_path):
     assert output.split() == [hashlib.sha256(trained().encode()).hexdigest()]
 
 
-def test_only_the_rows_asked_for_are_read():
+def test_only_train_rows_are_read():
     other = [*TEXTS[:50], *(["zzzz qqqq xxxx"] * 50)]
     assert trained(TEXTS, range(50)) == trained(other, range(50))
     assert trained(TEXTS, range(50)) != trained(other)
 
 
-def test_every_text_can_be_written_in_any_script_and_read_back():
+def test_texts_in_any_script_are_encoded_and_decoded():
     content = trained()
     for text in ("很快", "žluťoučký kůň", "\U0001f436", "a\tb\nc", "مرحبا", "\x00", "<pad> <cls>"):
         (ids,) = ids_of(content, [text])
         assert decoded(content, ids) == f" {text}"
 
 
-def test_two_spellings_of_a_character_are_one():
+def test_two_unicode_forms_of_a_character_are_equal():
     content = trained()
     assert ids_of(content, ["caf\u00e9"]) == ids_of(content, ["cafe\u0301"])
 
 
-def test_lowercase_is_said_and_kept_in_the_tokenizer():
+def test_lowercase_is_stored_in_the_tokenizer():
     content = trained(lowercase=True)
     assert ids_of(content, ["The RED Fox"]) == ids_of(content, ["the red fox"])
     assert ids_of(trained(), ["RED"]) != ids_of(trained(), ["red"])
@@ -118,7 +118,7 @@ def test_an_empty_text_has_one_token_and_nan_is_a_word():
     assert len({tuple(empty), tuple(blank), tuple(nan), tuple(word)}) == 4
 
 
-def test_padding_is_id_0_and_no_text_can_write_it():
+def test_padding_is_id_0_and_no_text_encodes_to_it():
     content = trained()
     assert token_sizes(content)["pad_id"] == 0
     assert token_sizes(content)["vocab_size"] <= 400
@@ -137,7 +137,7 @@ def test_pairs_have_a_separator_between_them():
     assert tokens[1].tolist() == [1, 2]
 
 
-def test_what_is_longer_is_cut_at_the_end_and_counted():
+def test_longer_texts_are_truncated_and_counted():
     content = trained()
     texts = ["red", "the old fox " * 30, "blue"]
     full = ids_of(content, texts)
@@ -149,7 +149,7 @@ def test_what_is_longer_is_cut_at_the_end_and_counted():
     assert not exact.cut.any()
 
 
-def test_many_texts_give_what_each_gives_alone():
+def test_a_batch_of_texts_equals_single_texts():
     content = trained()
     texts = [f"{text} {i}" for i, text in enumerate(TEXTS * 25)]
     assert len(texts) > 2 * module.CHUNK
@@ -158,7 +158,7 @@ def test_many_texts_give_what_each_gives_alone():
         assert [together[i]] == ids_of(content, [texts[i]])
 
 
-def test_a_text_of_a_megabyte_is_no_trouble():
+def test_a_text_of_a_megabyte_is_encoded():
     content = trained()
     encoded = encode(content, FlatRows.from_texts(["word " * 200_000, "short"]), max_length=512)
     assert encoded.tokens.lengths()[0] == 512
@@ -189,7 +189,7 @@ def test_padding_and_truncation_of_a_given_file_are_not_used(tmp_path):
 
 
 @pytest.mark.parametrize(("padding", "expected"), [(None, 0), (5, 5)])
-def test_the_pad_id_is_the_declared_one_else_the_one_so_called(padding, expected):
+def test_the_pad_id_is_declared_or_found_by_name(padding, expected):
     tokenizer = word_level()
     if padding is not None:
         tokenizer.enable_padding(pad_id=padding)
@@ -202,7 +202,7 @@ def test_without_a_post_processor_an_empty_text_is_one_special_token():
     state = json.loads(content)
     state["added_tokens"], state["model"]["unk_token"] = [], "red"
     state["model"]["vocab"] = {"red": 0, "fox": 1}
-    with pytest.raises(ValueError, match="text 1 gives no token"):
+    with pytest.raises(ValueError, match="text 1 has no token"):
         ids_of(json.dumps(state), ["red", ""])
 
 
@@ -235,16 +235,16 @@ def test_damaged_entries_are_made_again(cache):
 def test_bad_settings_are_refused(tmp_path):
     with pytest.raises(ValueError, match="vocab_size must be at least 259"):
         trained(vocab_size=258)
-    with pytest.raises(ValueError, match="over the 2 special tokens"):
+    with pytest.raises(ValueError, match="larger than the 2 special tokens"):
         ids_of(word_level().to_str(), ["red"], max_length=2)
     with pytest.raises(FileNotFoundError, match=r"does not exist; pass a tokenizer\.json"):
         load_tokenizer(tmp_path / "no.json")
     (tmp_path / "bad.json").write_text('{"vocab": 1}')
-    with pytest.raises(ValueError, match=r"bad\.json' is no tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"bad\.json' is not a tokenizer\.json"):
         load_tokenizer(tmp_path / "bad.json")
 
 
-def test_the_environment_is_left_as_it_was(monkeypatch):
+def test_the_environment_is_restored(monkeypatch):
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     trained()
     assert "TOKENIZERS_PARALLELISM" not in os.environ
@@ -270,7 +270,7 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_fork_after_tokenising_neither_warns_nor_hangs(tmp_path):
+def test_a_fork_after_tokenizing_neither_warns_nor_hangs(tmp_path):
     (tmp_path / "forks.py").write_text(FORKS)
     output = run_program("-W", "error", tmp_path / "forks.py", timeout=100)
     assert output.strip() == "done"

@@ -118,7 +118,7 @@ def _thumbs(one: Looked, files: Mapping[str, FileSeen], held: list[bytes]) -> Th
         found = files.get(path)
         if found is not None and found.thumb is not None and float(found.thumb.std()) >= FLAT:
             kept.append((path, content, found.thumb.ravel(), found.shape[1] / found.shape[0]))
-    thumbs = np.array([k[2] for k in kept], np.float32).reshape(len(kept), -1)
+    thumbs = np.array([k[2] for k in kept], np.float32).reshape(-1, 256)
     return (
         [k[0] for k in kept],
         [k[1] for k in kept],

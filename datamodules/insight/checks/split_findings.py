@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import RandomSampler, SequentialSampler, Subset
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import plan_of
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import Looked
 from datamodules.sampling.plan import Batches, EvaluationPlan
@@ -122,7 +123,7 @@ def rank_facts(dm: DataModule, seen: Mapping[str, Looked], facts: list[str]) -> 
         n, size = len(one), dm.hparams["batch_size"]
         for world in (1, 2, 8):
             if split == "train":
-                plan = dm.plan(one.dataset)
+                plan = plan_of(dm)
                 sampler = ShardedBatchSampler(plan, n, num_replicas=world, rank=0, seed=0)
                 batches = sampler.planned()
             else:

@@ -14,6 +14,7 @@ from lightning.fabric.utilities import move_data_to_device
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import collate_of
 from datamodules.images.dataset import ImageDataset
 from datamodules.seeding.random_state import kept_random_state
 
@@ -57,7 +58,7 @@ def time_stages(dm: DataModule, *, samples: int = 16) -> dict[str, float]:
         else:
             made = [_timed(spent, "sample", partial(data.__getitem__, i)) for i in rows]
         if not hasattr(data, "get_batch"):
-            collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
+            collate = collate_of(dm, "train")
             batch = _timed(spent, "collate", lambda: collate(made))
         if dm.normalizer is not None:
             normalizer = dm.normalizer

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from datamodules.core.datamodule import DataModule
+from datamodules.core.inside import collate_of
 from datamodules.insight.wait_monitor import batch_length
 from datamodules.loading.fetch import KeyedDataset
 from datamodules.settings.cpu_count import usable_cores
@@ -81,7 +82,7 @@ def kinds_of_workers(dm: DataModule) -> list[WorkerType]:
     data = dm.train_dataset
     if hasattr(data, "get_batch"):
         return []
-    collate = dm.loader_options.get("collate_fn") or dm.default_collate("train")
+    collate = collate_of(dm, "train")
     fit = KeyedDataset(data, collate_fn=collate).unfit_for_threads() is None
     return ["process", "thread"] if fit else ["process"]
 
