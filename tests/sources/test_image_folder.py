@@ -644,7 +644,7 @@ def test_grey_mode_gives_one_channel(twelve):
         assert dm.preview(split).inputs.shape[1:] == (1, 8, 8)
     with Image.open(dm.val_dataset.sources[0]) as image:
         assert torch.equal(dm.preview("val").inputs[0], v1.ToTensor()(image.convert("L")))
-    with pytest.raises(ValueError, match="mode='L' needs 1 values of mean and std, one per channel, got 3"):
+    with pytest.raises(ValueError, match="mode='L' needs 1 values of mean and std"):
         small(twelve, mode="L", mean=[0.5] * 3, std=[1.0] * 3)
 
 
