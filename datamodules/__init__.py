@@ -1,7 +1,7 @@
 """LightningDataModules that get split, transform, sampler and collate right.
 
-Names are imported when they are asked for: a worker process that is spawned needs the datasets
-alone, and does not wait for Lightning.
+Names are imported on first use, so that a spawned worker process, which needs only the datasets,
+does not import Lightning.
 """
 
 from importlib import import_module

@@ -1,11 +1,11 @@
-"""CIFAR-10 and its like: small images that fit into memory."""
+"""Load CIFAR-10, CIFAR-100 and Fashion-MNIST into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -16,39 +16,55 @@ from .batches.mixup import Mix
 from .batches.normalize import Normalizer
 from .core.datamodule import Split
 from .core.image_datamodule import ImageDataModule
+from .core.options import DataModuleOptions, refuse_renamed
+from .images.channel_stats import normalizer_of
 from .images.dataset import ImageDataset, PixelDataset
+from .images.options import ImageOptions, with_defaults
 from .images.transforms import eval_preset
 from .settings.arguments import given_again
 from .splits.split import fingerprint
 
 
 class CIFAR10DataModule(ImageDataModule):
-    """CIFAR-10 (Krizhevsky 2009) by torchvision, a stratified validation part cut out of train.
+    """CIFAR-10 (Krizhevsky 2009) from torchvision, with a stratified validation split of train.
 
-    A batch is one gather, with crop and flip on the whole batch and no workers::
+    All images are in memory: a batch is one gather, with crop and flip on the whole batch and no
+    workers::
 
-        image   (N, 3, 32, 32) float32, normalised
+        image   (N, 3, 32, 32) float32, normalized
         target  (N,) int64
 
-    ``prepare_data`` alone downloads and verifies. Another set of torchvision's form (``data``,
-    ``targets``, ``classes``) takes a subclass of a few lines, see :class:`CIFAR100DataModule`.
+    Only ``prepare_data`` downloads and verifies. For another dataset of torchvision's form
+    (``data``, ``targets``, ``classes``) write a subclass like :class:`CIFAR100DataModule`.
 
     Args:
         root: Folder for the files.
-        dataset_class: Called as ``dataset_class(root, train=..., download=...)``; None: the
-            class's own.
+        dataset_class: Called as ``dataset_class(root, train=..., download=...)``. Default: the
+            class attribute ``source``.
         padding: Zeros around a train image before the random crop; 0 for no crop.
-        flip: Whether train images are flipped at random.
-        train_transform: A transform of your own on a PIL image, in place of crop and flip;
-            images are then made one by one.
+        flip: Whether train images are flipped left and right at random.
+        train_transform: A transform on a PIL image, in place of crop and flip; images are then
+            transformed one by one.
         eval_transform: The same for val, test and predict.
-        predict_path: A folder, or a list of paths or of images, to be predicted.
+        predict_path: Folder, or list of paths or of images, to predict.
         mixup: Alpha of MixUp in training, such as 0.2; targets become (N, K) float32.
-        cutmix: Alpha of CutMix, such as 1.0; with both, each comes half the time.
-        **options: See :class:`~datamodules.core.datamodule.DataModule`.
+        cutmix: Alpha of CutMix, such as 1.0; with both, each is used half the time.
+        image_options: ``mean`` and ``std``, see
+            :class:`~datamodules.images.options.ImageOptions`. Default: the class's own.
+        **options: See :class:`~datamodules.core.options.DataModuleOptions`.
 
     Raises:
-        FileNotFoundError: From ``setup``, if the files are absent.
+        FileNotFoundError: From ``setup``, if the files are missing.
+
+    Example:
+        >>> class Noise:
+        ...     def __init__(self, root, train, download=False):
+        ...         self.data = numpy.zeros((20, 32, 32, 3), numpy.uint8)
+        ...         self.targets, self.classes = [0, 1] * 10, ["cat", "dog"]
+        >>> import numpy
+        >>> dm = CIFAR10DataModule(dataset_class=Noise, val_split=4, batch_size=8)
+        >>> dm.preview("train").inputs.shape
+        torch.Size([8, 3, 32, 32])
     """
 
     source: ClassVar[type] = datasets.CIFAR10
@@ -67,8 +83,10 @@ class CIFAR10DataModule(ImageDataModule):
         predict_path: str | Path | list[Any] | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
-        **options: Any,
+        image_options: ImageOptions | None = None,
+        **options: Unpack[DataModuleOptions],
     ) -> None:
+        refuse_renamed(CIFAR10DataModule, options)
         super().__init__(**options)
         Mix(mixup=mixup, cutmix=cutmix)  # refuses impossible alphas
         if padding < 0:
@@ -76,13 +94,18 @@ class CIFAR10DataModule(ImageDataModule):
         self._dataset_class = dataset_class
         self._train_transform, self._eval_transform = train_transform, eval_transform
         self._predict_path = predict_path
-        self.normalizer: Normalizer = Normalizer(self.mean, self.std)
+        chosen = self._image_options = with_defaults(image_options, ("mean", "std"))
+        self.normalizer: Normalizer = normalizer_of(
+            "RGB" if len(self.mean) == 3 else "L",
+            self.mean if chosen["mean"] is None else chosen["mean"],
+            self.std if chosen["std"] is None else chosen["std"],
+        )
         self._pixels: dict[str, torch.Tensor] = {}
         self._targets: dict[str, torch.Tensor] = {}
         self._rows: dict[str, np.ndarray[Any, Any]] = {}
 
     def prepare_data(self) -> None:
-        """Download what is not there yet, and verify it; nothing for prediction by checkpoint."""
+        """Download missing files and verify them; nothing if a checkpoint only predicts."""
         if self.fitted and self._run().function == "predict":
             return
         root = Path(self.hparams["root"]).expanduser()
@@ -97,9 +120,11 @@ class CIFAR10DataModule(ImageDataModule):
                 self._open(train=train, download=True)
 
     def read(self) -> None:
-        """Load the images and cut val out of train; downloads nothing."""
+        """Load the images and split val from train; downloads nothing."""
         if self.hparams["test_split"]:
-            raise ValueError("test_split was given, but the set has a test part of its own")
+            raise ValueError(
+                "test_split was given, but the dataset has its own test split; leave it out"
+            )
         train, test = self._open(train=True), self._open(train=False)
         pixels = {"train": _pixels(train.data), "test": _pixels(test.data)}
         targets = {"train": torch.as_tensor(train.targets), "test": torch.as_tensor(test.targets)}
@@ -121,7 +146,7 @@ class CIFAR10DataModule(ImageDataModule):
             self._targets[split] = targets[whole][rows].long()
 
     def fit(self) -> dict[str, Any]:
-        """Class list and counts of the train split."""
+        """Return class names and counts of the train split."""
         counts = torch.bincount(self._targets["train"], minlength=len(self._names))
         return {
             "classes": self._names,
@@ -130,7 +155,7 @@ class CIFAR10DataModule(ImageDataModule):
         }
 
     def dataset(self, split: Split) -> Any:
-        """Images of one split."""
+        """Return the images of one split."""
         train = split == "train"
         own = self.train_transform if train else self.eval_transform
         mode: Any = "RGB" if len(self.mean) == 3 else "L"
@@ -153,7 +178,7 @@ class CIFAR10DataModule(ImageDataModule):
         )
 
     def split_fingerprint(self) -> str:
-        """Digest of the rows of train and val and of all labels."""
+        """Return a digest of the rows of each split and of all labels."""
         labels = torch.cat([self._targets[s] for s in ("train", "val", "test")])
         return fingerprint(*(self._rows[s] for s in ("train", "val", "test")), labels)
 
@@ -173,7 +198,7 @@ class CIFAR10DataModule(ImageDataModule):
 
 
 class CIFAR100DataModule(CIFAR10DataModule):
-    """CIFAR-100 (Krizhevsky 2009): 100 classes, otherwise as :class:`CIFAR10DataModule`."""
+    """CIFAR-100 (Krizhevsky 2009): 100 classes, options as :class:`CIFAR10DataModule`."""
 
     source = datasets.CIFAR100
     mean = (0.5071, 0.4865, 0.4409)
@@ -181,7 +206,7 @@ class CIFAR100DataModule(CIFAR10DataModule):
 
 
 class FashionMNISTDataModule(CIFAR10DataModule):
-    """Fashion-MNIST (Xiao et al. 2017): 1 x 28 x 28, else as :class:`CIFAR10DataModule`."""
+    """Fashion-MNIST (Xiao et al. 2017): 1 x 28 x 28, options as :class:`CIFAR10DataModule`."""
 
     source = datasets.FashionMNIST
     mean = (0.2860,)
@@ -189,7 +214,7 @@ class FashionMNISTDataModule(CIFAR10DataModule):
 
 
 def _pixels(data: Any) -> torch.Tensor:
-    """(N, C, H, W) uint8 of torchvision's (N, H, W, C) array or (N, H, W) tensor."""
+    """Convert torchvision's (N, H, W, C) array or (N, H, W) tensor to (N, C, H, W) uint8."""
     pixels = torch.as_tensor(np.asarray(data))
     if pixels.ndim == 3:
         pixels = pixels[..., None]

@@ -1,4 +1,4 @@
-"""Real data that ship inside installed packages: the first run needs no network and no account."""
+"""Datasets inside installed packages: the first run needs no network and no account."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ def digits(
     scikit-learn's copy, written once as PNG class folders.
 
     Args:
-        mode: As the others, of :class:`~datamodules.image_folder.ImageFolderDataModule`.
+        mode: As the next, an argument of
+            :class:`~datamodules.image_folder.ImageFolderDataModule`.
         image_size: Height and width.
-        flip: A flipped digit is none.
-        batch_size: Samples a step and device.
-        **options: Its other arguments.
+        flip: Off: a flipped digit is not a digit.
+        batch_size: Samples per step and device.
+        **options: Other arguments of the datamodule.
+
+    Example:
+        >>> digits(batch_size=32).num_classes
+        10
     """
     root = written_once("digits", _write_digits)
     return ImageFolderDataModule(
@@ -44,8 +49,8 @@ def breast_cancer(*, target: str = "diagnosis", **options: Any) -> TabularDataMo
     scikit-learn's copy.
 
     Args:
-        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
-        **options: Its other arguments.
+        target: Target column.
+        **options: Other arguments of the datamodule.
     """
     return TabularDataModule(_table("breast_cancer"), target, **options)
 
@@ -56,8 +61,8 @@ def wine(*, target: str = "cultivar", **options: Any) -> TabularDataModule:
     scikit-learn's copy.
 
     Args:
-        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
-        **options: Its other arguments.
+        target: Target column.
+        **options: Other arguments of the datamodule.
     """
     return TabularDataModule(_table("wine"), target, **options)
 
@@ -74,10 +79,10 @@ def diabetes(
     scikit-learn's copy.
 
     Args:
-        target: As the others, of :class:`~datamodules.tabular.TabularDataModule`.
+        target: Target column.
         task: Regression.
-        target_scaling: Whether the target is scaled; the model undoes it.
-        **options: Its other arguments.
+        target_scaling: Whether the target is scaled; models undo it.
+        **options: Other arguments of the datamodule.
     """
     return TabularDataModule(
         _table("diabetes"), target, task=task, target_scaling=target_scaling, **options
@@ -85,14 +90,14 @@ def diabetes(
 
 
 def docstrings(*, max_length: int = 256, batch_size: int = 128, **options: Any) -> TextDataModule:
-    """Docstrings of numpy, scikit-learn, torch and the standard library; which wrote this?
+    """Docstrings of numpy, scikit-learn, torch and the standard library; the class is the package.
 
     Read from the installed files.
 
     Args:
-        max_length: As the others, of :class:`~datamodules.text.TextDataModule`.
-        batch_size: Samples a step and device.
-        **options: Its other arguments.
+        max_length: Most tokens of a text.
+        batch_size: Samples per step and device.
+        **options: Other arguments of the datamodule.
     """
     path = write_docstrings(cache_folder())
     return TextDataModule(path, max_length=max_length, batch_size=batch_size, **options)

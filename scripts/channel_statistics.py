@@ -22,8 +22,8 @@ examples:
   python scripts/channel_statistics.py --data ImageFolderDataModule --data.root photos
   python scripts/channel_statistics.py --data CIFAR10DataModule --data.root data --all true
 
-In training, --data.normalize train does the same for an image folder. Exit codes: 0, 1 for data,
-2 for usage.
+In training, --data.image_options.normalize train does the same for an image folder. Exit codes: 0,
+1 for data, 2 for usage.
 """
 
 
@@ -54,7 +54,7 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     for name, values in (("mean", mean), ("std", std)):
         print(f"{name:<6}{' '.join(f'{value:.4f}' for value in values)}")
     flags = [
-        f"--data.{n} '[{', '.join(f'{v:.4f}' for v in vs)}]'"
+        f"--data.image_options.{n} '[{', '.join(f'{v:.4f}' for v in vs)}]'"
         for n, vs in (("mean", mean), ("std", std))
     ]
     print(f"use: {' '.join(flags)}")

@@ -16,6 +16,7 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from lightning.pytorch.accelerators import AcceleratorRegistry
 
+from datamodules.core.options import RENAMED
 from datamodules.settings.arguments import did_you_mean
 from names import (
     BASES,
@@ -212,6 +213,9 @@ def _unknown_option(parser: ArgumentParser, option: str, arguments: Sequence[str
                 f"{target.__name__} does not take {option}; name the class as well: "
                 f"--{kind} {returned_class(target).__name__} {option} ..."
             )
+        renamed = RENAMED.get(option.removeprefix(f"--{kind}."), "")
+        if renamed.partition(".")[0] in argument_names(target):
+            return f"unknown option {option}; pass --{kind}.{renamed}"
         known += names
     name = option.removeprefix("--").rpartition(".")[2]
     same_argument = [o for o in known if o.endswith(f".{name}")]  # --lr: --model.lr

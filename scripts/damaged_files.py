@@ -79,7 +79,7 @@ def _labels(folder: Path) -> Target:
         (root / name).touch()
 
     def read(path: Path) -> object:
-        return read_label_table(path, root, file_column="file", label_column="label")
+        return read_label_table(path, root, file_column="file", target="label")
 
     flags = LABELS.replace(b"x", b"1").replace(b"y", b"0")
     variants = [

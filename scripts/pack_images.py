@@ -25,7 +25,7 @@ examples:
   python scripts/pack_images.py photos
   python scripts/pack_images.py photos --kind resized-raw --size 256 --out photos-256.pack
   python scripts/fit.py --data ImageFolderDataModule --data.root photos \\
-      --data.pack photos-slice.pack
+      --data.image_options.pack photos-slice.pack
 
 Ctrl-C stops; the same command resumes. Slice packs need jpegtran, one of libjpeg-turbo's tools.
 Progressive JPEGs are converted without loss; CMYK, other formats, and files that need their EXIF

@@ -9,8 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from datamodules.batches.bad_samples import ReadError
 from datamodules.batches.normalize import IMAGENET_MEAN, IMAGENET_STD
+from datamodules.seeding.random_state import kept_random_state
 from datamodules.seeding.sample_seeds import Indices
+
+from .dataset import WrappedDataset
 
 
 def fit_classes(
@@ -111,7 +115,26 @@ def fit_inputs(
             if len(values) != len(item):
                 raise ValueError(
                     f"an image has {len(item)} channels, {name} has {len(values)} values; "
-                    f"convert it to RGB in load= or a transform, or pass mean= and std="
+                    f"convert it to RGB in load= or a transform, or pass "
+                    "image_options={'mean': ..., 'std': ...}"
                 )
             fitted[name] = values
     return fitted
+
+
+def first_input(data: WrappedDataset) -> Any:
+    """Return the input of the first train sample, or of the first that can be read.
+
+    Raises:
+        ValueError: If it cannot be made; says why.
+    """
+    try:
+        with kept_random_state():
+            return data.placeholder() if data.parts.skip else data[0]
+    except ReadError as error:
+        raise ValueError(f"no train sample can be read; the last is {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"the first train sample ({data.describe(0)}) cannot be made: "
+            f"{type(error).__name__}: {error}"
+        ) from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
@@ -56,32 +57,7 @@ class DataModule(L.LightningDataModule):
         >>> [tuple(batch.inputs.shape) for batch in dm.train_dataloader()]
         [(4, 1), (4, 1), (2, 1)]
 
-    Args:
-        batch_size: Samples per step and device in training.
-        eval_batch_size: The same in evaluation, at most; None: ``batch_size``.
-        num_workers: None: 0 for data in memory, 1 for a stream, else the cores of this process.
-        worker_type: ``"process"``; ``"thread"``, for images with transforms of torchvision: the
-            same batches for less CPU time; or ``"auto"``: threads if they can be used and no option
-            for processes, such as ``timeout``, was given.
-        val_split: Fraction (float) or number (int) of samples for validation, if the source has no
-            validation split; None: 0.1, or 0 with folds.
-        test_split: The same for test; None: 0.1, or 0 if the source has a validation split.
-        split_seed: Seed of the split; independent of the global seed.
-        split_options: See :class:`~datamodules.splits.options.SplitOptions`: ``{"stratify":
-            False}``, ``{"group": "patient"}``, ``{"time": "date"}``, ``{"column": "part"}``,
-            ``{"files": {"val": "val.txt"}}``, ``{"folds": 5, "fold": 2, "repeat": 0}``.
-        limit: At most this number (int) or fraction (float) of the samples of each split, seeded
-            and stratified, for a quick trial. No sample changes its split.
-        seed: Seed of order and augmentation; None follows ``lightning.seed_everything``.
-        sampler: ``"shuffle"``, ``"sequential"``, ``"weighted"``, ``"balanced"``, ``"pairs"``,
-            ``"views"``, ``"stratified"``, ``"length_buckets"``; a :class:`Sampling` with
-            parameters, such as ``PByK(8, 4)``; or ``plan(generator, world_size) -> batches``.
-        global_batch_size: Samples per step over all devices, in place of ``batch_size``.
-        uneven: If the number of batches is not divisible by the world size W: ``"repeat"`` the
-            first batches or ``"drop"`` the last, at most W - 1.
-        loader_options: Other ``DataLoader`` arguments, such as ``pin_memory``, ``drop_last``, or
-            ``timeout``: seconds after which a worker process that hangs is an error.
-        with_rows: Predict batches become ``RowBatch(inputs, rows)``.
+    The arguments are documented in :class:`~datamodules.core.options.DataModuleOptions`.
 
     Attributes:
         fitted: What :meth:`fit` returned, or a checkpoint.
@@ -90,6 +66,8 @@ class DataModule(L.LightningDataModule):
     """
 
     task: Literal["multiclass", "multilabel", "regression"] = "multiclass"
+    # of a source with image_options: all of them, see images/options.py
+    _image_options: Mapping[str, Any] = MappingProxyType({})
     _noun = "files"  # what samples that cannot be read are called in messages
 
     def __init__(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .datamodule import DataModule
 
 # arguments that change train samples, besides functions
-TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "crop_first")
+TRAIN_OPTIONS = ("mixup", "cutmix", "draft", "fast_transforms")
 
 
 class SampleFunctions(NamedTuple):
@@ -40,11 +40,12 @@ class SampleFunctions(NamedTuple):
 
     def named(self, dm: DataModule) -> dict[str, Any]:
         """Return what decides train samples and batches besides the plan, by argument."""
+        options = {**dm.hparams, **dm._image_options}
         return {
             "train_transform": self.train_transform,
             "load": self.load,
             "collate": dm.loader_options.get("collate_fn") or self.collate,
-            **{name: dm.hparams.get(name) for name in TRAIN_OPTIONS},
+            **{name: options.get(name) for name in TRAIN_OPTIONS},
         }
 
 
@@ -121,8 +122,9 @@ def skipped_of(dm: DataModule, split: Split) -> SkippedFiles:
 
 def ram_cache_of(dm: DataModule) -> RamCache | None:
     """Return the cache of all splits, or None if there is no ``cache`` option."""
-    if dm.hparams["cache"] is not None and dm._ram_cache is None:
-        dm._ram_cache = RamCache(dm.hparams["cache_bytes"], ranks=dm._run().processes_here)
+    options = dm._image_options
+    if options["cache"] is not None and dm._ram_cache is None:
+        dm._ram_cache = RamCache(options["cache_bytes"], ranks=dm._run().processes_here)
     return dm._ram_cache
 
 
@@ -148,6 +150,6 @@ def describe(dm: DataModule) -> str:
         for split, data in made
     )
     cache = "" if dm._ram_cache is None else f"; keeps {dm._ram_cache}"
-    draft = "; draft=True changes pixels" if dm.hparams.get("draft") else ""
+    draft = "; draft=True changes pixels" if dm._image_options.get("draft") else ""
     size = dm.hparams["batch_size"]
     return f"{type(dm).__name__}({splits or 'not set up'}; batch_size={size}{draft}{cache})"

@@ -19,6 +19,7 @@ from datamodules.core.datamodule import DataModule
 from datamodules.core.image_datamodule import ImageDataModule
 from datamodules.core.inside import normalizer_of
 from datamodules.core.transform_fingerprint import printed
+from datamodules.images.options import with_defaults
 from datamodules.loading.make_loader import make_plain_loader
 from datamodules.readers.atomic_write import named_writes, write_all
 from datamodules.readers.file_lock import sole_writer
@@ -26,7 +27,7 @@ from datamodules.splits.split import fingerprint
 
 from .format import FORMAT, MANIFEST, SPLITS, VERSION, FeatureKeys, read_features
 
-PIXEL_OPTIONS = ("mode", "image_size", "crop_first")  # options that change pixels
+PIXEL_OPTIONS = ("mode", "image_size", "draft", "fast_transforms")  # options that change pixels
 
 
 def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
@@ -45,7 +46,8 @@ def feature_keys(data: DataModule, net: nn.Module) -> FeatureKeys:
     transform = data.eval_transform if isinstance(data, ImageDataModule) else None
     normalizer = {} if data.normalizer is None else vars(data.normalizer)
     options = [f"{name}={normalizer[name]}" for name in ("mean", "std") if name in normalizer]
-    options += [f"{name}={data.hparams[name]}" for name in PIXEL_OPTIONS if name in data.hparams]
+    given = {**data.hparams, **with_defaults(data.hparams.get("image_options"))}
+    options += [f"{name}={given[name]}" for name in PIXEL_OPTIONS if name in given]
     weights: list[Any] = [type(net).__qualname__]
     for name, value in sorted(net.state_dict().items()):
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

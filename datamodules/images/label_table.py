@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.readers.data_frame import Frame, is_frame, to_polars
 from datamodules.readers.folders import contents
-from datamodules.settings.arguments import did_you_mean
+from datamodules.settings.arguments import did_you_mean, plain
 
 from .listing import list_images
 
@@ -39,32 +40,32 @@ class LabelTable(NamedTuple):
 
 
 def is_multilabel(
-    table: str | Path | None, label_column: str | Sequence[str], label_separator: str | None
+    table: str | Path | Frame | None, target: str | Sequence[str], label_separator: str | None
 ) -> bool:
     """Return whether the options mean multi-label targets.
 
     Raises:
         ValueError: If the options contradict each other.
     """
-    columns = not isinstance(label_column, str)
+    columns = not isinstance(target, str)
     if columns and label_separator is not None:
-        raise ValueError("label_separator splits one column, but label_column has several")
+        raise ValueError("label_separator splits one column, but target has several")
     multilabel = columns or label_separator is not None
-    if multilabel and (table is None or not label_column or label_separator == ""):
+    if multilabel and (table is None or not target or label_separator == ""):
         raise ValueError(
-            "multi-label targets need table=, and label_column= with one or more columns or a "
-            f"label_separator= that is not empty; got table={table}, label_column={label_column}, "
+            "multi-label targets need table=, and target= with one or more columns or a "
+            f"label_separator= that is not empty; got table={plain(table)}, target={target}, "
             f"label_separator={label_separator!r}"
         )
     return multilabel
 
 
 def read_label_table(
-    table: Path,
+    table: str | Path | Frame,
     root: Path,
     *,
     file_column: str,
-    label_column: str | Sequence[str],
+    target: str | Sequence[str],
     label_separator: str | None = None,
     extra: Sequence[str] = (),
 ) -> LabelTable:
@@ -73,10 +74,11 @@ def read_label_table(
     Names may omit the ending and the folders if only one file matches; an exact path has priority.
 
     Args:
-        table: Relative to ``root`` or to the working directory.
+        table: A file, relative to ``root`` or to the working directory; or a polars or pandas
+            DataFrame.
         root: Folder of the images.
         file_column: Column of file names.
-        label_column: Column of labels, or several of 0 and 1.
+        target: Column of labels, or several of 0 and 1.
         label_separator: Separates several labels in one cell.
         extra: Other columns to keep.
 
@@ -85,15 +87,21 @@ def read_label_table(
         ValueError: If the table cannot be read, a column or a label is missing, or a file appears
             twice.
     """
-    columns = [label_column] if isinstance(label_column, str) else list(label_column)
-    frame = _read(_table_file(table, root))
+    columns = [target] if isinstance(target, str) else list(target)
+    if is_frame(table):
+        frame, source = to_polars(table, "table=DataFrame"), "table=DataFrame"
+    else:
+        file = _table_file(Path(table).expanduser(), root)
+        frame, source = _read(file), file.name
+    if not len(frame):
+        raise ValueError(f"{source} has a header and no rows")
     for column in (file_column, *columns, *extra):
         if column not in frame.columns:
             hint = did_you_mean(column, frame.columns)
             if frame.width == 1:
                 hint = "is it separated by commas (.csv) or tabs (.tsv)? "
             raise ValueError(
-                f"{table.name} has no column {column!r}; {hint}it has {', '.join(frame.columns)}"
+                f"{source} has no column {column!r}; {hint}it has {', '.join(frame.columns)}"
             )
         empty = [
             row
@@ -102,24 +110,24 @@ def read_label_table(
         ]
         if empty:
             raise ValueError(
-                f"{table.name} has {len(empty)} rows without {column!r}, the first is row "
+                f"{source} has {len(empty)} rows without {column!r}, the first is row "
                 f"{empty[0]} (counted from 0 after the header); add the values or delete the rows"
             )
     names = [str(name) for name in frame[file_column].to_list()]
-    paths = _find(names, root, table.name, file_column)
+    paths = _find(names, root, source, file_column)
     kept = {name: np.array(frame[name].to_list(), object) for name in extra}
-    if isinstance(label_column, str) and label_separator is None:
-        classes, indices = np.unique([str(v) for v in frame[label_column]], return_inverse=True)
+    if isinstance(target, str) and label_separator is None:
+        classes, indices = np.unique([str(v) for v in frame[target]], return_inverse=True)
         return LabelTable(paths, classes.tolist(), indices.astype(np.int64), kept)
-    if isinstance(label_column, str):
+    if isinstance(target, str):
         cells = [
             {label.strip() for label in str(value).split(label_separator)} - {""}
-            for value in frame[label_column]
+            for value in frame[target]
         ]
         names = sorted(set().union(*cells))
         flags = np.array([[name in cell for name in names] for cell in cells])
         return LabelTable(paths, names, flags, kept)
-    matrix = np.stack([_flags(frame[c].to_list(), c, table.name) for c in columns], axis=1)
+    matrix = np.stack([_flags(frame[c].to_list(), c, source) for c in columns], axis=1)
     return LabelTable(paths, columns, matrix, kept)
 
 
@@ -151,8 +159,6 @@ def _read(table: Path) -> Any:
         reason = str(error).split("\n", 1)[0]
         remedy = "save it as UTF-8" if "utf-8" in reason.lower() else "export it again"
         raise ValueError(f"{table.name} cannot be read as a table: {reason}; {remedy}") from error
-    if not len(frame):
-        raise ValueError(f"{table.name} has a header and no rows")
     return frame
 
 

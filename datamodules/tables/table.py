@@ -1,4 +1,4 @@
-"""Read CSV and Parquet files into NumPy columns; polars objects are freed."""
+"""Read CSV files, Parquet files and DataFrames into NumPy columns; polars objects are freed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datamodules.readers.csv_frame import CsvFrame, read_csv
+from datamodules.readers.data_frame import Frame, is_frame, to_polars
 from datamodules.readers.parquet_check import check_parquet_file
 from datamodules.settings.arguments import did_you_mean
 from datamodules.splits.split import fingerprint
@@ -143,8 +144,9 @@ def _is_number(text: str) -> bool:
 
 
 def read_table(
-    path: str | Path,
+    path: str | Path | Frame,
     *,
+    argument: str = "path",
     separator: str | None = None,
     decimal_comma: bool | None = None,
     encoding: str | None = None,
@@ -154,12 +156,14 @@ def read_table(
     skip: Collection[str] = (),
     styles: Mapping[str, Style] | None = None,
 ) -> Table:
-    """Read a CSV file (gzip too) or a Parquet file; the format is detected by content.
+    """Read a CSV file (gzip too), a Parquet file or a DataFrame; a file's content decides.
 
-    Every record is read, or the error names its line. Empty cells are missing values.
+    Every record is read, or the error names its line. Empty cells are missing values. A DataFrame
+    is read like a Parquet file of its columns.
 
     Args:
-        path: The file.
+        path: The file, or a polars or pandas DataFrame.
+        argument: Name of the argument that gave a DataFrame, for messages.
         separator: Separator of fields; None detects comma, semicolon, tab or bar.
         decimal_comma: Whether ``1,5`` is a number; None detects it by column.
         encoding: An encoding of Python; None detects UTF-8, UTF-16, UTF-32 and cp1252.
@@ -174,13 +178,17 @@ def read_table(
         FileNotFoundError: If the file does not exist.
         ValueError: If it is not a table, has no rows, or a record is damaged.
     """
-    path = _existing(path)
     rules = CellRules(known=dict(styles or {}))._replace(**null_rules(null_values))
+    # a Parquet file or a DataFrame distinguishes strings from numbers and marks missing values
+    typed_rules = rules._replace(typed=True, null_words=tuple(null_values or ()))
+    if is_frame(path):
+        rules, path = typed_rules, to_polars(path, f"{argument}=DataFrame")
+        return _convert(CsvFrame(path), path.columns, f"{argument}=DataFrame", rules, only, skip)
+    path = _existing(path)
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:
-        # a Parquet file distinguishes strings from numbers and marks missing values
-        rules = rules._replace(typed=True, null_words=tuple(null_values or ()))
+        rules = typed_rules
         with _polars_errors(path.name, "Parquet; it is truncated or damaged: write it again"):
             frame, names = _read_parquet(path, only, skip)
         parts = CsvFrame(frame)
@@ -197,15 +205,27 @@ def read_table(
         )
         names = parts.frame.columns
         rules = rules._replace(styles=_styles(decimal_comma, parts.separator), strip=parts.blanks)
+    return _convert(parts, names, path.name, rules, only, skip)
+
+
+def _convert(
+    parts: CsvFrame,
+    names: Sequence[str],
+    source: str,
+    rules: CellRules,
+    only: Collection[str] | None,
+    skip: Collection[str],
+) -> Table:
+    """Convert the columns of a frame that is ours: they are taken out of it."""
     frame, rows = parts.frame, parts.frame.height
     if not rows:
-        raise ValueError(f"{path.name} has column names but no rows")
+        raise ValueError(f"{source} has column names but no rows")
     columns = []
     for name in names:
         # one by one: the strings of a column are freed before the next column is converted
         if name not in skip and (only is None or name in only):
             columns.append(read_column(frame.drop_in_place(name), rules))
-    return Table(path.name, names, columns, rows, notes=parts.notes, twice=parts.twice)
+    return Table(source, names, columns, rows, notes=parts.notes, twice=parts.twice)
 
 
 def _existing(path: str | Path) -> Path:

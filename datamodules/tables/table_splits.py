@@ -1,12 +1,14 @@
-"""Split a table by its own columns."""
+"""Split the rows of a table by one of its columns, and check groups of several tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.splits.groups import check_disjoint
 from datamodules.splits.options import SPLIT_WORDS
 
 from .table import Table, listed
@@ -23,6 +25,11 @@ class Part(NamedTuple):
     table: Table
     rows: npt.NDArray[np.int64]
 
+    @classmethod
+    def of(cls, table: Table) -> Part:
+        """Return all rows of a table."""
+        return cls(table, np.arange(table.rows))
+
 
 def split_by_column(table: Table, name: str) -> dict[str, Part]:
     """Split by a column of ``train``, ``val`` (``valid``, ``validation``, ``dev``) and ``test``.
@@ -30,7 +37,7 @@ def split_by_column(table: Table, name: str) -> dict[str, Part]:
     Raises:
         ValueError: If a cell is empty or another word; names column, value and row.
     """
-    codes, words = table.column(name, "split_column").as_words
+    codes, words = table.column(name, "split_options 'column'").as_words
     splits = [SPLIT_WORDS.get(word.strip().casefold(), "") for word in words]
     by_row = np.array([*splits, ""])[codes]
     unknown = np.flatnonzero(by_row == "")
@@ -39,7 +46,7 @@ def split_by_column(table: Table, name: str) -> dict[str, Part]:
         raise ValueError(
             f"{table.name}: {name!r} must be train, val or test in each row, but it is "
             f"{table.columns[name].word(row)!r} in {len(unknown)} rows, the first is row {row} "
-            "(counted from 0); fix them, or pass another split_column"
+            "(counted from 0); fix them, or name another column"
         )
     parts = {split: np.flatnonzero(by_row == split) for split in ("train", "val", "test")}
     if not len(parts["train"]):
@@ -54,3 +61,20 @@ def column_values(table: Table, name: str) -> npt.NDArray[np.generic]:
         return column.numbers
     codes, words = column.as_words
     return np.array([*words, ""], object)[codes]
+
+
+def check_groups(parts: Mapping[str, Part], group: str | None, given: Sequence[str]) -> None:
+    """Refuse a val or test table that shares a group with train or each other.
+
+    Args:
+        parts: Rows of each split.
+        group: The column of groups, or None.
+        given: Splits with a table of their own.
+
+    Raises:
+        ValueError: Names the group.
+    """
+    if group is not None and given:
+        own = {split: parts[split] for split in ("train", *given)}
+        groups = {s: column_values(p.table, group)[p.rows].tolist() for s, p in own.items()}
+        check_disjoint(groups, repr(group))

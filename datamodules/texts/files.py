@@ -23,6 +23,7 @@ from datamodules.readers.path_list import PathList
 from datamodules.settings.arguments import did_you_mean
 
 Column = int | str
+ROW_SOURCES = (".parquet", ".pq", "=dataframe", "=list")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 DAMAGED = "the Parquet file is damaged"
 
@@ -41,7 +42,7 @@ class RowPlaces:
 
     def __init__(self, source: str, lines: npt.NDArray[np.int64] | PathList) -> None:
         self.source = source
-        self.kind = "row" if source.lower().endswith((".parquet", ".pq")) else "line"
+        self.kind = "row" if source.lower().endswith(ROW_SOURCES) else "line"
         self.lines = lines if isinstance(lines, PathList) else torch.from_numpy(lines)
 
     def __call__(self, index: int) -> str:
@@ -56,7 +57,7 @@ class Cells(NamedTuple):
 
     Attributes:
         source: The path.
-        by_role: N values of each role (``text``, ``text_pair``, ``label``); None if missing.
+        by_role: N values of each role (``text``, ``text_pair``, ``target``); None if missing.
         columns: Name or number of the column of each role.
         lines: (N,) int64, line of each row (in Parquet its index from 0), or N paths.
         typed: Whether the file format distinguishes strings from numbers.
@@ -148,7 +149,7 @@ def _positions(columns: Sequence[str], roles: Mapping[str, Column]) -> dict[str,
             hint = did_you_mean(column, columns, cutoff=0.5)
             raise ValueError(
                 f"no column {column!r} for {role}=; {hint}it has {_listed(columns)}; columns of a "
-                "file without a header row are given by number, such as text=0, label=1"
+                "file without a header row are given by number, such as text=0, target=1"
             )
         positions[role] = matches[0]
     return positions
@@ -254,7 +255,7 @@ def _read_folder(
     if "text_pair" in roles:
         raise ValueError(f"{str(path)!r} is a folder and has no text_pair; pass a file of pairs")
     folders = [path]
-    if "label" in roles:
+    if "target" in roles:
         folders = [folder for folder in _entries(path) if folder.is_dir()]
         if not folders:
             raise ValueError(
@@ -276,8 +277,8 @@ def _read_folder(
             labels.append(folder.name)
             files.append(str(file))
     cells: dict[str, list[Any]] = {"text": texts}
-    if "label" in roles:
-        cells["label"] = labels
+    if "target" in roles:
+        cells["target"] = labels
     return Cells(str(path), cells, roles, PathList(files))
 
 

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from datamodules.readers.data_frame import Frame, is_frame
 from datamodules.readers.path_list import PathList
 from datamodules.splits.split import fingerprint
 
 from .dataset import FlatRows
 from .files import BadText, Cells, Column, RowPlaces, read_cells
+from .in_memory import frame_cells, list_cells
 
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
@@ -61,10 +63,10 @@ class TextTable(NamedTuple):
 
 
 def read_texts(
-    path: str | Path,
+    path: str | Path | Frame | Sequence[str],
     *,
     text: Column = "text",
-    label: Column | None = "label",
+    label: Column | Sequence[Any] | None = "label",
     text_pair: Column | None = None,
     separator: str | None = None,
     quote: str | None = None,
@@ -73,6 +75,7 @@ def read_texts(
     label_pattern: str | None = None,
     extra: Sequence[str] = (),
     bad: dict[str, BadText] | None = None,
+    argument: str = "path",
 ) -> TextTable:
     """Read a file of texts or a folder of text files; every row is kept.
 
@@ -80,9 +83,11 @@ def read_texts(
     content (Parquet, gzip) and suffix (JSON); any other file is delimited text.
 
     Args:
-        path: A file, or a folder with one folder of files per class.
+        path: A file, a folder with one folder of files per class, a polars or pandas DataFrame,
+            or a list of texts.
         text: Column by name, or by number from 0.
-        label: Column of the label; None: no labels are read.
+        label: Column of the label; for a list of texts the list of labels; None: no labels are
+            read.
         text_pair: Column of a second text.
         separator: None: detected among comma, tab, semicolon and bar. A blank reads lines such as
             ``label text``: the last column is the remaining line.
@@ -93,23 +98,30 @@ def read_texts(
             group, or the whole match, replaces the label.
         extra: Other columns to keep as they are.
         bad: Collects the files of a folder that cannot be read, by path; None: they are an error.
+        argument: Name of the argument that gave a DataFrame or a list, for messages.
 
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If the file is damaged, or a cell is not a text or label; names the file, the
             column and the line.
     """
-    wanted: dict[str, Column | None] = {"text": text, "text_pair": text_pair, "label": label}
-    wanted |= {f"split_options {name}": name for name in extra}
-    cells = read_cells(
-        Path(path).expanduser(),
-        {role: column for role, column in wanted.items() if column is not None},
-        separator=separator,
-        quote=quote,
-        encoding=encoding,
-        header=header,
-        bad=bad,
-    )
+    columns: dict[str, Any] = {"text": text, "text_pair": text_pair, "target": label}
+    columns |= {f"split_options {name}": name for name in extra}
+    wanted = {role: column for role, column in columns.items() if column is not None}
+    if isinstance(path, list | tuple):
+        cells = list_cells(path, label, f"{argument}=list")  # type: ignore[arg-type]
+    elif is_frame(path):
+        cells = frame_cells(path, wanted, f"{argument}=DataFrame")
+    else:
+        cells = read_cells(
+            Path(cast(str, path)).expanduser(),
+            wanted,
+            separator=separator,
+            quote=quote,
+            encoding=encoding,
+            header=header,
+            bad=bad,
+        )
     if not len(cells.lines):
         raise ValueError(f"{cells.source!r} has no rows; pass a file with texts")
     texts = _texts(cells, "text")
@@ -133,7 +145,7 @@ def _texts(cells: Cells, role: str) -> FlatRows:
     texts = [value or "" for value in values]
     present = [value for value in texts if value]
     # a file to predict may contain nothing but "42"
-    trains = not cells.typed and "label" in cells.by_role
+    trains = not cells.typed and "target" in cells.by_role
     if trains and present and all(map(NUMBER.fullmatch, present)):
         raise ValueError(
             f"{cells.source!r}: column {column!r} contains numbers such as {present[0]!r} and no "
@@ -149,7 +161,7 @@ def _texts(cells: Cells, role: str) -> FlatRows:
 
 
 def _labels(cells: Cells, pattern: str | None) -> tuple[list[str], npt.NDArray[np.int64]]:
-    column, values = cells.columns["label"], cells.by_role["label"]
+    column, values = cells.columns["target"], cells.by_role["target"]
     missing = [i for i, v in enumerate(values) if v is None or v == "" or v != v]
     if missing:
         more = ", ..." if len(missing) > 3 else ""
@@ -206,3 +218,34 @@ def sort_names(names: Iterable[str]) -> list[str]:
     found = set(names)
     numbers = all(re.fullmatch(r"-?\d+", name, re.ASCII) for name in found)
     return sorted(found, key=(lambda name: (int(name), name)) if numbers else None)
+
+
+def join_labels(
+    tables: Mapping[str, TextTable],
+) -> tuple[list[str], dict[str, npt.NDArray[np.int64]]]:
+    """Return the class names of all tables, and each table's (N,) int64 indices into them."""
+    names = sort_names(name for table in tables.values() for name in table.names)
+    index = {name: k for k, name in enumerate(names)}
+    labels = {}
+    for part, table in tables.items():
+        assert table.labels is not None
+        labels[part] = np.array([index[name] for name in table.names], np.int64)[table.labels]
+    return names, labels
+
+
+def check_format(*, separator: str | None, quote: str | None, label_pattern: str | None) -> None:
+    """Refuse options of the text format that are impossible.
+
+    Raises:
+        ValueError: If ``separator`` or ``quote`` is not one character, or ``label_pattern`` not a
+            regular expression.
+    """
+    for name, value, smallest in (("separator", separator, 1), ("quote", quote, 0)):
+        if value is not None and not smallest <= len(value) <= 1:
+            raise ValueError(f"{name} must be one character, got {value!r}")
+    try:
+        re.compile(label_pattern or "")
+    except re.error as error:
+        raise ValueError(
+            f"label_pattern={label_pattern!r} is not a regular expression: {error}"
+        ) from None

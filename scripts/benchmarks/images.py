@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from datamodules import ImageFolderDataModule
+from datamodules.images.options import ImageOptions
 
 from . import photos, stock
 from .native_peers import NATIVE
@@ -98,7 +99,7 @@ def _variants(
     return [
         Variant("stock", lambda: consume(stock.images(root, train=train, **sizes))),
         Variant("plain", ours()),
-        Variant("cache_ram", ours(cache="ram")),
+        Variant("cache_ram", ours(image_options={"cache": "ram"})),
         *(Variant(name, ours(pack)) for name, pack in packs.items()),
     ]
 
@@ -111,12 +112,13 @@ def our_batches(
     batch_size: int,
     workers: int,
     seed: int = 0,
+    image_options: ImageOptions | None = None,
     **more: Any,
 ) -> Iterable[Any]:
     """Return a loader of all images, with this project's datamodule."""
     data = ImageFolderDataModule(
-        root, pack=pack, val_split=0, test_split=0, batch_size=batch_size, num_workers=workers,
-        seed=seed, **more,
+        root, val_split=0, test_split=0, batch_size=batch_size, num_workers=workers, seed=seed,
+        image_options={"pack": pack, **(image_options or {})}, **more,
     )  # fmt: skip
     if not train:  # all images in order, as in evaluation
         data.train_transform, data.sampler = data.eval_transform, "sequential"
@@ -181,11 +183,13 @@ def _pixels(root: Path, packs: dict[str, Path], batch_size: int) -> list[str]:
     difference = float((expected - found).abs().mean())
     notes = [f"evaluation pixels differ from stock by {difference:.4f} of 255 on average"]
     plain = next(iter(our_batches(root, None, train=True, **sizes)))[0]
-    by_pillow = next(iter(our_batches(root, None, train=True, crop_first=False, **sizes)))[0]
+    by_pillow = next(
+        iter(our_batches(root, None, train=True, image_options={"fast_transforms": False}, **sizes))
+    )[0]
     difference = float((plain - by_pillow).mul(SCALE).abs().mean())
     notes.append(
-        f"training pixels differ from crop_first=False by {difference:.4f} of 255 on average, the "
-        "random numbers are the same"
+        f"training pixels differ from fast_transforms=False by {difference:.4f} of 255 on average, "
+        "the random numbers are the same"
     )
     if "slice_pack" in packs:
         sliced = next(iter(our_batches(root, packs["slice_pack"], train=True, **sizes)))[0]

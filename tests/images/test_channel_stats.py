@@ -37,36 +37,43 @@ class Folder(ImageFolderDataModule):
 
 
 def test_mean_and_deviation_are_those_of_all_train_pixels(root):
-    dm = Folder(root, image_size=8, val_split=4, test_split=0, num_workers=0, normalize="train")
+    dm = Folder(
+        root,
+        image_size=8,
+        val_split=4,
+        test_split=0,
+        num_workers=0,
+        image_options={"normalize": "train"},
+    )
     dm.setup()
     mean, std = by_hand(dm)
     assert dm.fitted["mean"] == pytest.approx(mean.tolist(), abs=1e-12)
     assert dm.fitted["std"] == pytest.approx(std.tolist(), abs=1e-12)
     batch = torch.cat([batch.inputs for batch in dm.batches("train")])
     assert batch.dtype == torch.float32
-    plain = folder(root, normalize="train", train_transform=v2.Resize((8, 8)))
+    plain = folder(root, image_options={"normalize": "train"}, train_transform=v2.Resize((8, 8)))
     whole = torch.cat([batch.inputs for batch in plain.batches("train")])
     assert whole.mean((0, 2, 3)).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
     assert whole.std((0, 2, 3), correction=0).tolist() == pytest.approx([1, 1, 1], abs=1e-5)
 
 
 def test_evaluation_rows_have_no_part_in_it(root):
-    before = folder(root, normalize="train")
+    before = folder(root, image_options={"normalize": "train"})
     before.setup()
     for path in before._images.paths["val"]:
         noise(Path(path), 99)
-    after = folder(root, normalize="train")
+    after = folder(root, image_options={"normalize": "train"})
     after.setup()
     assert after.fitted["mean"] == before.fitted["mean"]
     assert after.fitted["std"] == before.fitted["std"]
 
 
 def test_a_checkpoint_brings_them_back(root, tmp_path):
-    dm = folder(root, normalize="train")
+    dm = folder(root, image_options={"normalize": "train"})
     dm.setup()
     torch.save(dm.state_dict(), tmp_path / "state.pt")
     state = torch.load(tmp_path / "state.pt", weights_only=True)
-    new = folder(root, normalize="train", predict_path=str(root / "ash"))
+    new = folder(root, image_options={"normalize": "train"}, predict_path=str(root / "ash"))
     new.load_state_dict(state)
     assert new.normalizer.mean == dm.normalizer.mean == tuple(dm.fitted["mean"])
     assert new.normalizer.std == tuple(dm.fitted["std"])
@@ -92,7 +99,7 @@ def test_at_most_so_many_images_are_read_evenly_spaced():
 def test_files_that_cannot_be_read_are_named_or_left_out(root):
     path = sorted((root / "ash").iterdir())[0]
     path.write_bytes(b"\x89PNG")
-    options = {"normalize": "train", "val_split": 0}
+    options = {"image_options": {"normalize": "train"}, "val_split": 0}
     with pytest.raises(ValueError, match=path.name):
         folder(root, **options).setup()
     dm = folder(root, on_error="skip", **options)
@@ -103,11 +110,11 @@ def test_files_that_cannot_be_read_are_named_or_left_out(root):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"normalize": "val"}, "normalize"),
-        ({"normalize": "train", "mean": [0.5] * 3}, "remove mean and std"),
+        ({"image_options": {"normalize": "val"}}, "normalize"),
+        ({"image_options": {"normalize": "train", "mean": [0.5] * 3}}, "remove mean and std"),
         (
             {
-                "normalize": "train",
+                "image_options": {"normalize": "train"},
                 "eval_transform": v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
             },
             "normalized already",
@@ -137,9 +144,9 @@ def test_the_script_prints_flags_with_the_fitted_statistics(root, capsys):
     given += ["--data.val_split=4", "--data.test_split=0", "--data.num_workers=0"]
     assert script.main(given) == 0
     out = capsys.readouterr().out
-    dm = folder(root, normalize="train")
+    dm = folder(root, image_options={"normalize": "train"})
     dm.setup()
     values = ", ".join(f"{value:.4f}" for value in dm.fitted["mean"])
-    assert f"use: --data.mean '[{values}]'" in out
+    assert f"use: --data.image_options.mean '[{values}]'" in out
     assert script.main(["--data", "wine"]) == 2
     assert "not images" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def folder(tmp_path, **options):
 def test_batches_equal_the_plain_ones_with_any_kind_of_worker(tmp_path, workers):
     for split in ("train", "val", "predict"):
         found = []
-        for options in ({"crop_first": False}, workers):
+        for options in ({"image_options": {"fast_transforms": False}}, workers):
             loader = getattr(folder(tmp_path, **options), f"{split}_dataloader")()
             loader.sampler.set_epoch(1)
             before = torch.get_rng_state()
@@ -106,7 +106,7 @@ def test_each_split_is_normalized_by_its_own_transform(tmp_path, monkeypatch, cr
             return torch.optim.SGD(self.parameters(), 0.1)
 
     found = []
-    for options in ({"crop_first": False}, {}):
+    for options in ({"image_options": {"fast_transforms": False}}, {}):
         dm, model = folder(tmp_path, **options), Recorder()
         if crossing and not options:
             monkeypatch.setattr(Run, "moves_to_device", True)
@@ -121,7 +121,7 @@ def test_each_split_is_normalized_by_its_own_transform(tmp_path, monkeypatch, cr
 
 
 def test_a_sample_of_the_dataset_is_normalized_by_the_transform(tmp_path):
-    fast, plain = folder(tmp_path), folder(tmp_path, crop_first=False)
+    fast, plain = folder(tmp_path), folder(tmp_path, image_options={"fast_transforms": False})
     assert torch.equal(fast.val_dataset[0][0], plain.val_dataset[0][0])
     assert fast.val_dataset.unnormalized(0)[0].dtype == torch.uint8
     assert plain.val_dataset.unnormalized(0)[0].dtype == torch.float32
@@ -131,13 +131,16 @@ def test_the_presets_are_fast_unless_switched_off(tmp_path):
     presets = {"train_transform": None, "eval_transform": None, "image_size": 65}
     for split in ("train", "val"):
         first = [
-            getattr(folder(tmp_path, crop_first=on, **presets), f"{split}_dataset")._fast
+            getattr(
+                folder(tmp_path, image_options={"fast_transforms": on}, **presets),
+                f"{split}_dataset",
+            )._fast
             for on in (True, False)
         ]
         assert first[0].head.tail == []
         assert first[1] is None
-    with pytest.raises(ValueError, match="crop_first must be True or False, got 'no'"):
-        folder(tmp_path, crop_first="no")
+    with pytest.raises(ValueError, match="fast_transforms must be True or False, got 'no'"):
+        folder(tmp_path, image_options={"fast_transforms": "no"})
 
 
 @pytest.mark.parametrize("kind", ["slice", "resized-raw", "resized-jpeg"])
@@ -158,11 +161,10 @@ def test_a_pack_read_by_boxes_equals_a_pack_read_whole(tmp_path, kind, mode):
     }
     for steps in crops.values():
         found = []
-        for crop_first in (True, False):
+        for fast in (True, False):
             dm = ImageFolderDataModule(
                 root,
-                pack=tmp_path / "x.pack",
-                crop_first=crop_first,
+                image_options={"pack": tmp_path / "x.pack", "fast_transforms": fast},
                 train_transform=v2.Compose(steps),
                 mode=mode,
                 batch_size=3,
@@ -237,7 +239,7 @@ def test_a_collate_fn_that_draws_gets_the_random_state_of_its_samples(workers, t
     options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
     found = []
     for fast in (True, False):
-        dm = ImageFolderDataModule(root, crop_first=fast, **options)
+        dm = ImageFolderDataModule(root, image_options={"fast_transforms": fast}, **options)
         torch.manual_seed(len(found))
         found.append(list(dm.train_dataloader()))
     assert same(*found)

@@ -116,7 +116,10 @@ def test_a_resized_pack_makes_images_smaller_and_says_by_how_much_pixels_change(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_with_a_slice_pack_splits_labels_and_batches_are_the_same(photos, tmp_path, workers):
     write_pack(photos, tmp_path / "x.pack")
-    plain, packed = module(photos), module(photos, pack=tmp_path / "x.pack", num_workers=workers)
+    plain, packed = (
+        module(photos),
+        module(photos, image_options={"pack": tmp_path / "x.pack"}, num_workers=workers),
+    )
     for split in ("train", "val"):
         pairs = zip(plain.batches(split), packed.batches(split), strict=True)
         assert all(torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in pairs)
@@ -127,7 +130,7 @@ def test_with_a_slice_pack_splits_labels_and_batches_are_the_same(photos, tmp_pa
 @needs_jpegtran
 def test_spawned_workers_read_a_pack(photos, tmp_path):
     write_pack(photos, tmp_path / "x.pack")
-    options = {"pack": tmp_path / "x.pack", "num_workers": 1}
+    options = {"image_options": {"pack": tmp_path / "x.pack"}, "num_workers": 1}
     packed = module(photos, loader_options={"multiprocessing_context": "spawn"}, **options)
     pairs = zip(module(photos).batches("val"), packed.batches("val"), strict=True)
     assert all(torch.equal(a[0], b[0]) for a, b in pairs)
@@ -213,19 +216,19 @@ def test_a_folder_that_no_longer_fits_its_pack_is_refused(photos, raw_pack):
     content = changed.read_bytes()
     changed.write_bytes(content + b"\0")
     with pytest.raises(PackError, match=r"1 of .* changed, the first is 'dog/00.jpg'"):
-        [*module(photos, pack=raw_pack, val_split=1).batches("train")]
+        [*module(photos, image_options={"pack": raw_pack}, val_split=1).batches("train")]
     changed.write_bytes(content)
     with pytest.raises(PackError, match="another mtime"):
-        module(photos, pack=raw_pack, val_split=1).setup()
+        module(photos, image_options={"pack": raw_pack}, val_split=1).setup()
     shutil.copy(changed, photos / "dog" / "new.jpg")
     with pytest.raises(PackError, match=r"has no entry for 1 of .*'dog/new.jpg'"):
-        module(photos, pack=raw_pack, val_split=1).setup()
+        module(photos, image_options={"pack": raw_pack}, val_split=1).setup()
 
 
 def test_a_pack_goes_with_one_root(photos, raw_pack, tmp_path):
     other = shutil.copytree(photos, tmp_path / "more")
     with pytest.raises(ValueError, match="one root"):
-        ImageFolderDataModule([str(photos), str(other)], pack=raw_pack).setup()
+        ImageFolderDataModule([str(photos), str(other)], image_options={"pack": raw_pack}).setup()
 
 
 def test_stopped_it_goes_on_with_what_is_missing(photos, tmp_path, monkeypatch):
@@ -375,7 +378,10 @@ def test_fit_with_a_slice_pack_gives_the_metrics_of_a_fit_without(photos, tmp_pa
     monkeypatch.chdir(tmp_path)
     write_pack(photos, tmp_path / "x.pack")
     metrics = []
-    for name, more in (("plain", []), ("packed", ["--data.pack", str(tmp_path / "x.pack")])):
+    for name, more in (
+        ("plain", []),
+        ("packed", ["--data.image_options.pack", str(tmp_path / "x.pack")]),
+    ):
         command = ["--data", "ImageFolderDataModule", "--data.root", str(photos)]
         command += ["--data.image_size", "32", "--data.num_workers", "0", "--max_epochs", "1"]
         command += ["--accelerator", "cpu", "--runs_dir", str(tmp_path / name), *more]

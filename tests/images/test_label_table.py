@@ -22,7 +22,7 @@ def read(root, content, name="labels.csv", **options):
     """Write a table beside the images and read it."""
     data = content if isinstance(content, bytes) else content.encode()
     (root / name).write_bytes(data)
-    chosen = {"file_column": "image", "label_column": "breed", **options}
+    chosen = {"file_column": "image", "target": "breed", **options}
     return read_label_table(Path(name), root, **chosen)
 
 
@@ -100,7 +100,7 @@ def test_an_unknown_column_gets_a_suggestion(tmp_path):
 def test_several_labels_in_one_cell(tmp_path):
     images(tmp_path, "1.jpg", "2.jpg", "3.jpg")
     content = "image,tags\n1.jpg,haze primary\n2.jpg,primary\n3.jpg,primary  haze\n"
-    table = read(tmp_path, content, label_column="tags", label_separator=" ")
+    table = read(tmp_path, content, target="tags", label_separator=" ")
     assert table.classes == ["haze", "primary"]
     assert table.labels.tolist() == [[True, True], [False, True], [True, True]]
 
@@ -108,15 +108,15 @@ def test_several_labels_in_one_cell(tmp_path):
 def test_several_labels_by_columns_keep_their_order(tmp_path):
     images(tmp_path, "1.jpg", "2.jpg")
     content = "image,z,a\n1.jpg,1,0\n2.jpg,True,1.0\n"
-    table = read(tmp_path, content, label_column=["z", "a"])
+    table = read(tmp_path, content, target=["z", "a"])
     assert table.classes == ["z", "a"]
     assert table.labels.tolist() == [[True, False], [True, True]]
 
 
-def test_a_label_column_that_is_no_flag_is_named(tmp_path):
+def test_a_target_that_is_no_flag_is_named(tmp_path):
     images(tmp_path, "1.jpg", "2.jpg")
     with pytest.raises(ValueError, match=r"column 'a' .* must contain 0 and 1, row 1 has '2'"):
-        read(tmp_path, "image,z,a\n1.jpg,1,0\n2.jpg,0,2\n", label_column=["z", "a"])
+        read(tmp_path, "image,z,a\n1.jpg,1,0\n2.jpg,0,2\n", target=["z", "a"])
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "T.TSV", "t.parquet"])
@@ -223,7 +223,7 @@ def test_a_missing_table_says_where_it_was_looked_for(tmp_path):
     (tmp_path / "train.csv").write_text("")
     message = r"'trian.csv' exists neither under root nor in the working .* \(a.jpg, train.csv\)"
     with pytest.raises(FileNotFoundError, match=message):
-        read_label_table(Path("trian.csv"), tmp_path, file_column="a", label_column="b")
+        read_label_table(Path("trian.csv"), tmp_path, file_column="a", target="b")
 
 
 def test_a_table_may_lie_outside_the_root(tmp_path, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_table_may_lie_outside_the_root(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for table in ("t.csv", tmp_path / "t.csv", "../t.csv"):
         found = read_label_table(
-            Path(table), tmp_path / "photos", file_column="image", label_column="breed"
+            Path(table), tmp_path / "photos", file_column="image", target="breed"
         )
         assert found.classes == ["x"]
 

@@ -55,7 +55,9 @@ def epochs(dm, splits=("train", "val")):
 def test_pixels_are_those_without_and_each_file_is_read_once(tmp_path, way):
     splits = ["train"] if way in ("forkserver", "spawn") else ["train", "val"]
     plain = list(epochs(folder(tmp_path / "images", num_workers=0), splits))
-    dm = folder(tmp_path / "images", cache="ram", cache_bytes=1 << 20, **WAYS[way])
+    dm = folder(
+        tmp_path / "images", image_options={"cache": "ram", "cache_bytes": 1 << 20}, **WAYS[way]
+    )
     cached = epochs(dm, splits)
     first = next(cached)
     for file in (tmp_path / "images").rglob("*.png"):
@@ -70,7 +72,7 @@ def test_pixels_are_those_without_and_each_file_is_read_once(tmp_path, way):
 def test_colours_are_kept_as_they_are(tmp_path):
     found = []
     for cache in (None, "ram"):
-        dm = folder(tmp_path / "images", mode="RGB", num_workers=0, cache=cache)
+        dm = folder(tmp_path / "images", mode="RGB", num_workers=0, image_options={"cache": cache})
         dm.train_transform = v2.RandomCrop(6)
         found.append(list(epochs(dm, ["train"])))
     assert same(*found)
@@ -118,7 +120,7 @@ def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
             train_transform=in_place,
             batch_size=8,
             num_workers=workers,
-            cache=cache,
+            image_options={"cache": cache},
             seed=0,
         )
         found.append(list(epochs(dm)))
@@ -129,12 +131,12 @@ def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
 
 
 def test_what_is_no_8_bit_image_is_refused_by_its_kind():
-    options = {"batch_size": 4, "num_workers": 0, "cache": "ram"}
+    options = {"batch_size": 4, "num_workers": 0, "image_options": {"cache": "ram"}}
     dm = DatasetDataModule([(1.0, 0), (2.0, 1)] * 8, load=torch.tensor, **options)
     with pytest.raises(RuntimeError, match=r"load returned Tensor of torch\.float32; convert it"):
         list(dm.train_dataloader())
-    with pytest.raises(ValueError, match="keeps what load= gives; pass load="):
-        DatasetDataModule([(1.0, 0)], cache="ram")
+    with pytest.raises(ValueError, match="keeps what load= returns; pass load="):
+        DatasetDataModule([(1.0, 0)], image_options={"cache": "ram"})
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,9 @@ def test_impossible_settings_are_refused(settings, message):
 
 def test_images_beyond_the_limit_are_decoded_each_time_and_that_is_said(tmp_path):
     plain = list(epochs(folder(tmp_path / "images", num_workers=0), ["train"]))
-    dm = folder(tmp_path / "images", num_workers=0, cache="ram", cache_bytes=2000)
+    dm = folder(
+        tmp_path / "images", num_workers=0, image_options={"cache": "ram", "cache_bytes": 2000}
+    )
     with pytest.warns(UserWarning, match='cache="ram" (has room for about|is full)') as caught:
         found = list(epochs(dm, ["train"]))
     said = [str(warning.message) for warning in caught]

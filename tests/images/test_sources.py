@@ -65,8 +65,8 @@ def test_it_is_off_unless_asked_for_and_says_that_it_changes_pixels(tmp_path):
     made = {}
     for draft in (False, True):
         dm = ImageFolderDataModule(
-            tmp_path, image_size=30, draft=draft, val_split=0.25, test_split=0, num_workers=0,
-            batch_size=4, seed=0, predict_path=str(tmp_path / "a"),
+            tmp_path, image_size=30, image_options={"draft": draft}, val_split=0.25, test_split=0,
+            num_workers=0, batch_size=4, seed=0, predict_path=str(tmp_path / "a"),
         )  # fmt: skip
         made[draft] = [dm.preview("train").inputs, dm.preview("val").inputs, dm.preview("predict")]
         prints = dm._functions().named(dm)["draft"]
@@ -76,8 +76,8 @@ def test_it_is_off_unless_asked_for_and_says_that_it_changes_pixels(tmp_path):
         assert whole.shape == drafted.shape
         assert not torch.equal(whole, drafted)
     cached = ImageFolderDataModule(
-        tmp_path, image_size=30, draft=True, cache="ram", cache_bytes=1 << 20, val_split=0.25,
-        test_split=0, num_workers=0, batch_size=4, seed=0,
+        tmp_path, image_size=30, val_split=0.25, test_split=0, num_workers=0, batch_size=4, seed=0,
+        image_options={"draft": True, "cache": "ram", "cache_bytes": 1 << 20},
     )  # fmt: skip
     for _ in range(2):
         assert torch.equal(cached.preview("val").inputs, made[True][1])
@@ -87,6 +87,6 @@ def test_it_is_off_unless_asked_for_and_says_that_it_changes_pixels(tmp_path):
 
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(ValueError, match="draft must be True or False, got 2"):
-        ImageFolderDataModule("x", draft=2)
+        ImageFolderDataModule("x", image_options={"draft": 2})
     with pytest.raises(ValueError, match="a pack is decoded at the size it was made for"):
-        ImageFolderDataModule("x", draft=True, pack="y")
+        ImageFolderDataModule("x", image_options={"draft": True, "pack": "y"})

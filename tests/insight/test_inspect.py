@@ -290,14 +290,14 @@ CLEAN = {
     "folders": lambda p: folders(p, lambda root: None),
     "brought": lambda p: DatasetDataModule(rows(60)),
     "stream": lambda p: DatasetDataModule(train=Stream(60), val=Stream(20, 100), num_workers=0),
-    "cached": lambda p: folders(p, lambda root: None, cache="ram"),
+    "cached": lambda p: folders(p, lambda root: None, image_options={"cache": "ram"}),
     "texts": lambda p: TextDataModule(texts(p / "t.csv", words(60)), vocab_size=300),
     "digits": lambda p: samples.digits(),
     "wine": lambda p: samples.wine(),
     "breast_cancer": lambda p: samples.breast_cancer(),
     "diabetes": lambda p: samples.diabetes(),
 }
-FIRST, SECOND = {"text": 1, "label": 0}, "[^:]+"
+FIRST, SECOND = {"text": 1, "target": 0}, "[^:]+"
 REAL = {
     "images/clothing": lambda p: ImageFolderDataModule(p, image_size=32, num_workers=0),
     "images/cifar10_jpg_small": lambda p: ImageFolderDataModule(p, image_size=32, num_workers=0),
@@ -316,7 +316,7 @@ REAL = {
         **FIRST,
     ),
     "text/uci_amazon_cells/amazon_cells_labelled.txt": lambda p: TextDataModule(
-        p, separator="\t", text=0, label=1, vocab_size=300
+        p, separator="\t", text=0, target=1, vocab_size=300
     ),
 }
 

@@ -78,7 +78,7 @@ def test_damaged_gzip_names_the_label_table(tmp_path):
     path = tmp_path / "labels.csv.gz"
     path.write_bytes(damaged_gzip("file,label\na.png,x\n"))
     with pytest.raises(ValueError, match=r"labels\.csv\.gz cannot be read as a table: .* anew"):
-        read_label_table(path, tmp_path, file_column="file", label_column="label")
+        read_label_table(path, tmp_path, file_column="file", target="label")
 
 
 def test_features_whose_arrays_have_other_names_are_damaged(tmp_path):

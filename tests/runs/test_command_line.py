@@ -228,7 +228,7 @@ def test_h18_importing_a_script_starts_nothing(script, capfd, monkeypatch, tmp_p
     for path in SCRIPTS.glob("*.py"):
         monkeypatch.delitem(sys.modules, path.stem, raising=False)
     if script.name not in ("fit.py", "predict.py"):
-        monkeypatch.syspath_prepend(str(SCRIPTS))  # as the worker of one of these two has it
+        sys.path.insert(0, str(SCRIPTS))  # as in a worker of these two; undone with the list
     before = sorted(tmp_path.rglob("*"))
     found = runpy.run_path(str(script), run_name="__mp_main__")
     assert capfd.readouterr() == ("", "")

@@ -87,5 +87,6 @@ def test_the_config_for_cifar10_trains_on_a_small_set(capfd, data_dir):
     ],
 )
 def test_a_named_source_has_its_own_defaults_not_those_of_the_digits(named, own):
-    data = fit.parse(fit.build_parser(), named).data.init_args
+    parser = fit.build_parser()
+    data = parser.instantiate(fit.parse(parser, named)).data.hparams
     assert tuple(data[name] for name in ("mode", "image_size", "flip", "batch_size")) == own

@@ -62,21 +62,31 @@ def slice_pack():
         pytest.skip(str(error))
     options = photos()
     write_pack(Path("photos"), Path("p.pack"))
-    return [*options, "--data.pack=p.pack", "--data.num_workers=0"]
+    return [*options, "--data.image_options.pack=p.pack", "--data.num_workers=0"]
 
 
 def resized_pack():
     options = photos()
     write_pack(Path("photos"), Path("p.pack"), kind="resized-raw", size=40)
-    return [*options, "--data.pack=p.pack", "--data.num_workers=0"]
+    return [*options, "--data.image_options.pack=p.pack", "--data.num_workers=0"]
 
 
 def in_ram():
-    return [*photos(), "--data.cache=ram", "--data.cache_bytes=10000000", "--data.num_workers=0"]
+    return [
+        *photos(),
+        "--data.image_options.cache=ram",
+        "--data.image_options.cache_bytes=10000000",
+        "--data.num_workers=0",
+    ]
 
 
 def drafted():
-    return [*photos(), "--data.draft=true", "--data.image_size=12", "--data.num_workers=0"]
+    return [
+        *photos(),
+        "--data.image_options.draft=true",
+        "--data.image_size=12",
+        "--data.num_workers=0",
+    ]
 
 
 def cifar():

@@ -144,15 +144,15 @@ class Rows(Dataset):
 
 
 def test_dict_samples_with_padding():
-    dm = DatasetDataModule(Rows(), input_key="ids", collate="pad", batch_size=4)
+    dm = DatasetDataModule(Rows(), inputs="ids", collate="pad", batch_size=4)
     batch = dm.preview()
     assert isinstance(batch.inputs, PaddedInputs)
     assert batch.inputs.mask.sum(1).max() == batch.inputs.values.shape[1]
     assert dm.classes == ["0", "1"]
     with pytest.raises(SampleError, match=r"sample \d+ \(row \d+\) has \(\d,\) int64, sample"):
-        list(DatasetDataModule(Rows(), input_key="ids").train_dataloader())
+        list(DatasetDataModule(Rows(), inputs="ids").train_dataloader())
     with pytest.raises(ValueError, match="no field 'id'; it has ids, label"):
-        DatasetDataModule(Rows(), input_key="id", labels=[0] * 12).preview()
+        DatasetDataModule(Rows(), inputs="id", labels=[0] * 12).preview()
 
 
 def test_lists_for_detection():
@@ -298,7 +298,7 @@ def test_a_stream_that_parts_itself_is_not_parted_twice():
 
 
 def test_what_a_stream_cannot_honour_is_refused():
-    with pytest.raises(ValueError, match="sampler, global_batch_size cannot be honoured"):
+    with pytest.raises(ValueError, match="sampler, global_batch_size cannot be used"):
         DatasetDataModule(
             train=Stream(9), sampler="balanced", global_batch_size=4
         ).train_dataloader()

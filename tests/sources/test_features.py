@@ -91,7 +91,9 @@ def test_features_of_other_data_transform_or_weights_are_refused(photos, tmp_pat
     FeaturesDataModule(tmp_path / "x.features", expected=keys._asdict()).setup()
     others = {
         "data": feature_keys(images(photos, split_seed=1), Means()).data,
-        "transform": feature_keys(images(photos, mean=[0.1, 0.2, 0.3]), Means()).transform,
+        "transform": feature_keys(
+            images(photos, image_options={"mean": [0.1, 0.2, 0.3]}), Means()
+        ).transform,
         "weights": feature_keys(data, Means(3.0)).weights,
     }
     for name, other in others.items():
@@ -167,7 +169,7 @@ def test_a_backbone_is_a_net_without_its_last_layer():
         build_backbone("small_resnet", input_sizes=sizes)(torch.zeros(2, 3, 32, 32)).shape[1] == 128
     )
     assert build_backbone("resnet18")(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
-    with pytest.raises(ValueError, match="no last linear layer"):
+    with pytest.raises(ValueError, match="no linear layer with 3 outputs"):
         without_head(nn.Identity(), 3)
 
 

@@ -78,7 +78,7 @@ def test_a_hugging_face_dataset_with_its_columns_and_class_names():
         {"ids": [list(range(i % 4 + 1)) for i in range(24)], "label": [i % 2 for i in range(24)]},
         features=features,
     ).with_format("torch")
-    dm = DatasetDataModule(data, input_key="ids", collate="pad", batch_size=4, num_workers=0)
+    dm = DatasetDataModule(data, inputs="ids", collate="pad", batch_size=4, num_workers=0)
     assert dm.classes == ["n", "y"]
     assert sum(dm.class_counts) == len(dm.train_dataset)
     batch = dm.preview()

@@ -211,12 +211,9 @@ def test_tables_split_by_group_column_or_time(tmp_path, options, feature):
         assert parts["val"] == list(range(0, 60, 3))
 
 
-def test_two_ways_to_split_a_table_are_refused(tmp_path):
-    path = table(tmp_path)
-    with pytest.raises(ValueError, match="group_column= and split_options 'group' say the same"):
-        TabularDataModule(path, "label", group_column="who", split_options={"group": "part"})
-    with pytest.raises(ValueError, match="so do folds"):
-        TabularDataModule(path, "label", split_column="part", split_options={"folds": 3})
+def test_a_table_split_by_a_column_has_no_folds(tmp_path):
+    with pytest.raises(ValueError, match="not by column; keep one"):
+        TabularDataModule(table(tmp_path), "label", split_options={"column": "part", "folds": 3})
 
 
 def test_texts_split_by_group_and_datasets_by_values(tmp_path):

@@ -50,7 +50,8 @@ class FastTransform:
         if _settings(self._transform) != self._settings:
             raise RuntimeError(
                 "the steps of the transform changed after its first use; assign it again, "
-                "dm.train_transform = transform (or eval_transform), or pass crop_first=False"
+                "dm.train_transform = transform (or eval_transform), or pass "
+                'image_options={"fast_transforms": False}'
             )
 
     @property
