@@ -1,4 +1,4 @@
-"""Mean and standard deviation of each channel of the train images, and the flags to use them."""
+"""Print mean and standard deviation of each channel of the train images, and flags to use them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str], ranks: Ranks) -> None:
-    """Read the train images and print."""
+    """Compute and print the statistics."""
     parser = new_parser(__doc__ or "", EPILOG)
     parser.add_argument(
         "--all", type=bool, default=False, help=f"read every image, not {MOST:,} of them"
@@ -43,21 +43,21 @@ def run(arguments: list[str], ranks: Ranks) -> None:
     config = parse(parser, arguments)
     dm: Any = instantiate(parser, config).data
     if not hasattr(dm, "train_dataset"):
-        raise UsageError("channel_statistics.py reads train_dataset, which this datamodule lacks")
-    without_augmentation(dm)  # the images themselves, not what is drawn of them
+        raise UsageError("channel_statistics.py needs a datamodule with train_dataset")
+    without_augmentation(dm)  # the images without augmentation
     dm.prepare_data()
     data = dm.train_dataset
     first = _first(data) if hasattr(data, "__len__") and len(data) else None
     if not isinstance(first, torch.Tensor) or first.ndim != 3:
-        raise UsageError("the train samples are no images (C, H, W), so they have no channels")
+        raise UsageError("the train samples are not images (C, H, W), so they have no channels")
     mean, std = channel_statistics(data, most=None if config.all else MOST)
     for name, values in (("mean", mean), ("std", std)):
         print(f"{name:<6}{' '.join(f'{value:.4f}' for value in values)}")
-    said = [
+    flags = [
         f"--data.image_options.{n} '[{', '.join(f'{v:.4f}' for v in vs)}]'"
         for n, vs in (("mean", mean), ("std", std))
     ]
-    print(f"use: {' '.join(said)}")
+    print(f"use: {' '.join(flags)}")
 
 
 def _first(data: Any) -> Any:

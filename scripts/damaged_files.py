@@ -114,7 +114,7 @@ def _parquet(folder: Path) -> Target:
 
 
 def _jpeg(folder: Path) -> Target:
-    from datamodules.images.decode.jpeg_header import plain_header
+    from datamodules.images.decode.jpeg import plain_header
     from datamodules.images.packs.jpeg_slices import (
         NotSliceable,
         decode_box,

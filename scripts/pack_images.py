@@ -1,7 +1,7 @@
 """Pack a folder of images into a few large files, from which training reads faster.
 
 A slice pack is lossless: JPEGs get restart markers, so that a crop is decoded from a part of the
-file, with the same pixels. A resized pack holds smaller images: the fastest, with other pixels.
+file, with the same pixels. A resized pack has smaller images: it is the fastest, with other pixels.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ examples:
   python scripts/fit.py --data ImageFolderDataModule --data.root photos \\
       --data.image_options.pack photos-slice.pack
 
-Ctrl-C stops; the same command goes on where it stopped. Slice packs need jpegtran, of
-libjpeg-turbo's tools. Progressive JPEGs are converted without loss; CMYK, other formats, and files
-that need their EXIF turn or profile are kept whole. Exit codes: 0, 1 for data, 2 for usage, 130 for
+Ctrl-C stops; the same command resumes. Slice packs need jpegtran, one of libjpeg-turbo's tools.
+Progressive JPEGs are converted without loss; CMYK, other formats, and files that need their EXIF
+orientation or profile are kept whole. Exit codes: 0, 1 for data, 2 for usage, 130 for
 Ctrl-C.
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Every option."""
+    """Return the parser of all options."""
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("root", help="folder of the images; train/ and val/ may lie in it")
+    parser.add_argument("root", help="folder of the images, with or without train/ and val/")
     parser.add_argument("--out", help="folder of the pack (default: beside ROOT, ROOT-KIND.pack)")
     parser.add_argument("--kind", choices=KINDS, default="slice", help="default: slice, lossless")
     parser.add_argument("--size", type=int, default=256, help="short side of resized images")
@@ -55,10 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def pack(arguments: list[str], ranks: Ranks) -> None:
-    """Write the pack under a progress bar and say what became of the files."""
-    asked = build_parser().parse_args(arguments)
-    root = Path(asked.root).expanduser().absolute()
-    out = Path(asked.out) if asked.out else root.with_name(f"{root.name}-{asked.kind}.pack")
+    """Write the pack with a progress bar, and print a report."""
+    options = build_parser().parse_args(arguments)
+    root = Path(options.root).expanduser().absolute()
+    out = Path(options.out) if options.out else root.with_name(f"{root.name}-{options.kind}.pack")
     bar = Progress(
         TextColumn("packing"),
         BarColumn(),
@@ -73,19 +73,19 @@ def pack(arguments: list[str], ranks: Ranks) -> None:
             made = write_pack(
                 root,
                 out,
-                kind=asked.kind,
-                size=asked.size,
-                quality=asked.quality,
-                workers=asked.workers,
+                kind=options.kind,
+                size=options.size,
+                quality=options.quality,
+                workers=options.workers,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on where it stopped") from None
+        raise KeyboardInterrupt("the same command resumes") from None
     print(describe(made))
 
 
 def describe(made: ImagePack) -> str:
-    """What became of the files, a line each."""
+    """Return the report of a pack as text."""
     report = made.report
     before, after = report["source_bytes"], report["pack_bytes"]
     lines = [

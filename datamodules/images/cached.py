@@ -1,4 +1,4 @@
-"""Where a whole decoded image is asked for, the cache in RAM is asked first."""
+"""Read decoded images from the RAM cache, or decode and add them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from torch import Tensor
 
 from datamodules.images.decode.decode import decode_pixels, image_size
 
-from .free_memory import as_size
-from .ram_cache import HEAD, Pixels, RamCache
+from .ram_cache import HEAD, Pixels, RamCache, as_size
 
 ARRAY, IMAGE, TENSOR = range(3)
-LOOKED_AT = 32  # images whose headers tell what all will take
+PROBED = 32  # images whose headers give an estimate for all
 
 
 class CachedImages(Sequence[Any]):
     """Sources of an image dataset that are decoded once for all workers and epochs.
 
     Args:
-        sources: N paths, or a pack's images.
-        cache: Keeps them.
-        part: Which numbers of the cache are meant.
-        numbers: (N,) int64, the sources' numbers in it.
+        sources: N paths, or the images of a pack.
+        cache: The cache.
+        part: Part of the cache.
+        numbers: (N,) int64, the numbers of the sources in the part.
         mode: ``"RGB"`` or ``"L"``.
     """
 
@@ -43,13 +42,13 @@ class CachedImages(Sequence[Any]):
     ) -> None:
         self.sources, self.cache, self.part, self.mode = sources, cache, part, mode
         self.names = getattr(sources, "names", sources)
-        self.numbers = torch.from_numpy(numbers)  # a tensor goes to workers without a copy
+        self.numbers = torch.from_numpy(numbers)  # workers get a tensor without a copy
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
-        """(H, W, C) uint8, C = 3 or 1; to be read only."""
+        """Return (H, W, C) uint8, C = 3 or 1; do not write to it."""
         number = int(self.numbers[index])
         kept = self.cache.get(self.part, number)
         if kept is not None:
@@ -59,25 +58,25 @@ class CachedImages(Sequence[Any]):
         return pixels
 
     def expected_bytes(self) -> int:
-        """What all images will take, by the headers of a few; 0 where none can be read."""
+        """Estimate the size of all images from the headers of a few; 0 if none can be read."""
         channels = 3 if self.mode == "RGB" else 1
-        found = []
-        for index in np.linspace(0, len(self) - 1, min(LOOKED_AT, len(self))).astype(int).tolist():
+        sizes = []
+        for index in np.linspace(0, len(self) - 1, min(PROBED, len(self))).astype(int).tolist():
             try:
                 height, width = image_size(self.sources[index], name=self.names[index])
-            except (OSError, ValueError):  # said when it is read
+            except (OSError, ValueError):  # an error when it is decoded
                 continue
-            found.append(HEAD.size + width * height * channels)
-        return round(sum(found) / len(found) * len(self)) if found else 0
+            sizes.append(HEAD.size + width * height * channels)
+        return round(sum(sizes) / len(sizes) * len(self)) if sizes else 0
 
 
 def warn_of_room(parts: Sequence[CachedImages], limit: int) -> bool:
-    """Say before work is done that the limit will not hold all images; whether it was said."""
+    """Warn before any work if not all images fit the limit, and return whether they do not."""
     expected = sum(part.expected_bytes() for part in parts)
     if expected > limit:
         warnings.warn(
-            f'cache="ram" will hold about {limit / expected:.0%} of the images: all take '
-            f"{as_size(expected)}, the limit is {as_size(limit)}; raise cache_bytes as far as "
+            f'cache="ram" has room for about {limit / expected:.0%} of the images: all take '
+            f"{as_size(expected)}, the limit is {as_size(limit)}; raise cache_bytes if "
             "there is memory, or make a pack of smaller images (scripts/pack_images.py)",
             stacklevel=2,
         )
@@ -85,44 +84,46 @@ def warn_of_room(parts: Sequence[CachedImages], limit: int) -> bool:
 
 
 def loaded(load: Callable[[Any], Any], item: Any, cache: RamCache, part: str, number: int) -> Any:
-    """What ``load(item)`` gives, kept after the first time.
+    """Return ``load(item)``, from the cache after the first time.
 
     Args:
-        load: Gives a PIL image of mode RGB or L, or uint8 as an array or tensor.
-        item: What it is asked for.
-        cache: Keeps it.
-        part: Which numbers of the cache are meant.
-        number: The item's number.
+        load: Returns a PIL image of mode RGB or L, or a uint8 array or tensor.
+        item: Argument of ``load``.
+        cache: The cache.
+        part: Part of the cache.
+        number: The number of the item in the part.
 
     Returns:
-        The same each time, in memory of its own.
+        The same value each time, in memory of its own.
 
     Raises:
-        TypeError: If ``load`` gave anything else.
+        TypeError: If ``load`` returns anything else.
     """
     kept = cache.get(part, number)
     if kept is not None:
         return _restored(*kept)
-    found = load(item)
-    kind, pixels = _taken_apart(found)
+    image = load(item)
+    kind, pixels = _kind_and_pixels(image)
     if pixels.size:
         cache.put(part, number, kind, pixels)
-    return found
+    return image
 
 
-def _taken_apart(found: Any) -> tuple[int, Pixels]:
-    if isinstance(found, Image.Image) and found.mode in ("RGB", "L"):
-        return IMAGE, np.asarray(found)
-    if type(found) is Tensor and found.dtype == torch.uint8 and 1 <= found.ndim <= 3:
-        return TENSOR, found.contiguous().numpy()
-    if isinstance(found, np.ndarray) and found.dtype == np.uint8 and 1 <= found.ndim <= 3:
-        return ARRAY, found
-    said = type(found).__name__
-    mode = found.mode if isinstance(found, Image.Image) else getattr(found, "dtype", "")
-    said += f" of {mode}" if mode else ""
+def _kind_and_pixels(image: Any) -> tuple[int, Pixels]:
+    if isinstance(image, Image.Image) and image.mode in ("RGB", "L"):
+        return IMAGE, np.asarray(image)
+    if type(image) is Tensor and image.dtype == torch.uint8 and 1 <= image.ndim <= 3:
+        return TENSOR, image.contiguous().numpy()
+    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and 1 <= image.ndim <= 3:
+        return ARRAY, image
+    kind = type(image).__name__
+    if isinstance(image, Image.Image):
+        kind += f" of {image.mode}"
+    elif isinstance(image, Tensor | np.ndarray):
+        kind += f" of {image.dtype}"
     raise TypeError(
-        f'cache="ram" keeps 8-bit images: PIL of mode RGB or L, uint8 arrays or tensors; load '
-        f"gave {said}; convert it at the end of load, or leave cache out"
+        'cache="ram" keeps 8-bit images: PIL of mode RGB or L, uint8 arrays or tensors; load '
+        f"returned {kind}; convert it at the end of load, or leave cache out"
     )
 
 

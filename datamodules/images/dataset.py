@@ -18,9 +18,10 @@ from torch.utils.data import Dataset
 
 from datamodules.batches.dataset_interface import Sample
 from datamodules.batches.inspection_interface import Summary, Trace
-from datamodules.batches.kernels import load_kernels
+from datamodules.batches.kernels import load_kernel
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.decode.decode import decode_image, decode_pixels
+from datamodules.images.decode.pillow_state import warn_of_truncated_images
 from datamodules.images.fast.fast_transform import fast_transform
 from datamodules.seeding.random_state import (
     kept_random_state,
@@ -31,31 +32,36 @@ from datamodules.seeding.random_state import (
 from datamodules.seeding.thread_rng import thread_unsafe_step
 
 from .in_memory import numbered
-from .packed import PackedImages
 from .regions import Boxes, WholeImage
-from .sources import file_paths
+from .sources import PackedImages, file_paths
 from .transform_steps import as_pixels, describe_file, run_steps
 from .transforms import ImageTransform, to_row
 
-WORTH_COMPILING = 256  # images: loading the compiled loops takes the time of a few thousand
+WORTH_COMPILING = 256  # images; compiling takes the time of a few thousand
 
 
 class ImageDataset(Dataset[Any]):
-    """Items are ``(image, target)``, or bare images where there are no targets.
+    """A dataset of ``(image, target)``, or of images if there are no targets.
 
     Args:
         sources: N paths, PIL images, arrays (H, W, C) or tensors (C, H, W).
         targets: (N,) int64 or (N, K) float32.
-        transform: What is done to each image; see :class:`ImageTransform`.
+        transform: Applied to each image; see :class:`ImageTransform`.
         mode: ``"RGB"`` or ``"L"``: 3 channels or 1.
-        keys: (N,) int64, numbers that tell images without a path apart; None: 0 to N - 1.
-        part: What the numbers count, for errors: ``"train"`` gives ``train image 7``.
-        fast: Take the short ways that the transform allows, see
+        keys: (N,) int64 numbers of images without a path, for messages; None: 0 to N - 1.
+        part: Prefix of the numbers, for messages: ``"train"`` gives ``train image 7``.
+        fast: Crop before decoding and normalize on the batch where the transform allows it, see
             :class:`~datamodules.images.fast.fast_transform.FastTransform`.
 
     Attributes:
         normalizer: Normalizes a batch of :meth:`unnormalized` samples; None if the transform
             does it itself.
+
+    Example:
+        >>> white = Image.new("RGB", (4, 2), "white")
+        >>> image, target = ImageDataset([white], torch.tensor([3]), None)[0]
+        >>> image.shape, image.dtype, target
+        (torch.Size([3, 2, 4]), torch.uint8, 3)
     """
 
     def __init__(
@@ -76,8 +82,9 @@ class ImageDataset(Dataset[Any]):
         self.normalizer: Normalizer | None = (
             self._fast.normalizer if self._fast is not None else None
         )
+        warn_of_truncated_images()
         if self._fast is not None and len(self.sources) >= WORTH_COMPILING:
-            load_kernels()
+            load_kernel()
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -92,11 +99,11 @@ class ImageDataset(Dataset[Any]):
         return image if self.targets is None else (image, sample[1])
 
     def unnormalized(self, index: int, seed: int | None = None) -> Any:
-        """An item before the end of the transform that ``finish`` does for the whole batch.
+        """Return an item before the steps that ``normalizer`` applies to the whole batch.
 
         Args:
-            index: Which.
-            seed: What the random generators are to be seeded by; None leaves them as they are.
+            index: Index of the item.
+            seed: Seeds the random generators first; None leaves them as they are.
         """
         image = self._image(index, seed)
         normalizer = self.normalizer
@@ -104,10 +111,10 @@ class ImageDataset(Dataset[Any]):
             len(normalizer.mean) if normalizer is not None else 3 if self.mode == "RGB" else 1
         )
         if _is_pixels(image) and len(image) != channels:
-            # the finishing step would leave it as it is, and the net would get raw bytes
+            # the normalizer would not change it, and the model would get raw bytes
             raise ValueError(
-                f"the transform made a uint8 image of {len(image)} channels, {self.mode!r} has "
-                f"{channels}; keep the channels, or choose the mode to fit"
+                f"the transform returned a uint8 image of {len(image)} channels, mode "
+                f"{self.mode!r} has {channels}; keep the channels, or pass another mode"
             )
         if self.targets is None:
             return image
@@ -116,20 +123,19 @@ class ImageDataset(Dataset[Any]):
 
     def _image(self, index: int, seed: int | None) -> Any:
         fast = self._fast
-        if seed is not None and (fast is None or not fast.is_proved or not fast.takes_seeds):
+        if seed is not None:
             seed_all(seed)
-            seed = None
         if fast is None:
             return self.transform(self._whole(index))
-        before = None if fast.is_proved else random_state()
+        before = None if fast.has_run else random_state()
         try:
-            if fast.crop_first is not None:
-                return fast.of_boxes(self._boxes(index), seed)
-            return fast.of_image(self._whole(index))
+            if fast.head is not None:
+                return fast.from_boxes(self._boxes(index))
+            return fast.from_image(self._whole(index))
         except (TypeError, AttributeError):
             if before is None:
                 raise
-            set_random_state(before)  # the transform may want tensors: see ImageTransform
+            set_random_state(before)  # the transform may expect tensors: see ImageTransform
             self._fast = self.normalizer = None
             return self.transform(self._whole(index))
 
@@ -158,7 +164,7 @@ class ImageDataset(Dataset[Any]):
         return Image.fromarray(pixels if self.mode == "RGB" else pixels[:, :, 0])
 
     def check_unchanged(self) -> None:
-        """Refuse a transform that was changed in place since its short ways were found.
+        """Refuse a transform that was changed in place after it was split.
 
         Raises:
             RuntimeError: As :meth:`FastTransform.check_unchanged`.
@@ -169,7 +175,7 @@ class ImageDataset(Dataset[Any]):
     @property
     def uses_thread_rng(self) -> bool:
         """Whether no draw needs the function mode of a worker thread."""
-        return self._fast is not None and self._fast.draws_alone
+        return self._fast is not None and self._fast.passes_generators
 
     def thread_unsafe_step(self) -> str | None:
         """The step that keeps the images from worker threads, or None."""
@@ -178,12 +184,12 @@ class ImageDataset(Dataset[Any]):
     def placeholder(self) -> Any:
         """A sample of the shape that the transform makes, of an empty image."""
         blank = Image.new(self.mode, (256, 256))
-        image = self.transform(blank) if self._fast is None else self._fast.of_image(blank)
+        image = self.transform(blank) if self._fast is None else self._fast.from_image(blank)
         return image if self.targets is None else (image, 0)
 
     def describe(self, index: int) -> str:
-        """Path of an image, or its number where it came as pixels."""
-        source = getattr(self.sources, "names", self.sources)[index]  # packed ones have names
+        """Return the path of an image, or its number if it has none."""
+        source = getattr(self.sources, "names", self.sources)[index]
         return source if isinstance(source, str) else numbered(index, self.keys, self.part)
 
     def sample(self, index: int) -> Sample:
@@ -216,14 +222,14 @@ class ImageDataset(Dataset[Any]):
     def stages(self, index: int) -> Iterator[str]:
         """Make a sample in stages for a timer: yield ``decode`` and ``transform`` after each."""
         fast = self._fast
-        if fast is not None and fast.crop_first is not None:
+        if fast is not None and fast.head is not None:
             boxes = self._boxes(index)
             yield "decode"
-            fast.of_boxes(boxes)
+            fast.from_boxes(boxes)
         else:
             image = self._whole(index)
             yield "decode"
-            (self.transform if fast is None else fast.of_image)(image)
+            (self.transform if fast is None else fast.from_image)(image)
         yield "transform"
 
     def trace(self, index: int, *, batch_size: int = 1) -> Trace:

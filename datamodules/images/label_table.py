@@ -24,13 +24,13 @@ ENDINGS = (".csv", ".txt", ".tsv", ".tab", ".parquet", ".pq")
 
 
 class LabelTable(NamedTuple):
-    """One row an image, in the table's order.
+    """One row per image, in the order of the table.
 
     Attributes:
         paths: N paths.
         classes: K sorted names.
-        labels: (N,) int64 indices into ``classes``, or (N, K) bool with several labels a row.
-        extra: (N,) cells of each other column that was asked for.
+        labels: (N,) int64 indices into ``classes``, or (N, K) bool if multi-label.
+        extra: (N,) cells of each column of ``extra``.
     """
 
     paths: list[str]
@@ -42,18 +42,18 @@ class LabelTable(NamedTuple):
 def is_multilabel(
     table: str | Path | Frame | None, target: str | Sequence[str], label_separator: str | None
 ) -> bool:
-    """Whether the options mean several labels a row.
+    """Return whether the options mean multi-label targets.
 
     Raises:
-        ValueError: If they do not fit each other.
+        ValueError: If the options contradict each other.
     """
     columns = not isinstance(target, str)
     if columns and label_separator is not None:
-        raise ValueError("label_separator parts one column, but target names several")
+        raise ValueError("label_separator splits one column, but target has several")
     multilabel = columns or label_separator is not None
     if multilabel and (table is None or not target or label_separator == ""):
         raise ValueError(
-            "several labels a row need table=, and target= with one column or more or a "
+            "multi-label targets need table=, and target= with one or more columns or a "
             f"label_separator= that is not empty; got table={plain(table)}, target={target}, "
             f"label_separator={label_separator!r}"
         )
@@ -69,10 +69,9 @@ def read_label_table(
     label_separator: str | None = None,
     extra: Sequence[str] = (),
 ) -> LabelTable:
-    """Read CSV (separator by ending) or Parquet and pair each row with its file under ``root``.
+    """Read CSV (separator by ending) or Parquet and find the file of each row under ``root``.
 
-    Names may lack the ending and the folders above them, as long as one file alone fits; the path
-    as written always wins.
+    Names may omit the ending and the folders if only one file matches; an exact path has priority.
 
     Args:
         table: A file, relative to ``root`` or to the working directory; or a polars or pandas
@@ -80,12 +79,12 @@ def read_label_table(
         root: Folder of the images.
         file_column: Column of file names.
         target: Column of labels, or several of 0 and 1.
-        label_separator: Parts several labels in one cell.
+        label_separator: Separates several labels in one cell.
         extra: Other columns to keep.
 
     Raises:
-        FileNotFoundError: If the table, or the file of a row, is not there.
-        ValueError: If the table cannot be read, a column or a label is missing, or a file is named
+        FileNotFoundError: If the table or the file of a row does not exist.
+        ValueError: If the table cannot be read, a column or a label is missing, or a file appears
             twice.
     """
     columns = [target] if isinstance(target, str) else list(target)
@@ -112,22 +111,22 @@ def read_label_table(
         if empty:
             raise ValueError(
                 f"{source} has {len(empty)} rows without {column!r}, the first is row "
-                f"{empty[0]} (counted from 0 after the header); fill or delete them"
+                f"{empty[0]} (counted from 0 after the header); add the values or delete the rows"
             )
     names = [str(name) for name in frame[file_column].to_list()]
     paths = _find(names, root, source, file_column)
     kept = {name: np.array(frame[name].to_list(), object) for name in extra}
     if isinstance(target, str) and label_separator is None:
-        classes, codes = np.unique([str(v) for v in frame[target]], return_inverse=True)
-        return LabelTable(paths, classes.tolist(), codes.astype(np.int64), kept)
+        classes, indices = np.unique([str(v) for v in frame[target]], return_inverse=True)
+        return LabelTable(paths, classes.tolist(), indices.astype(np.int64), kept)
     if isinstance(target, str):
         cells = [
-            {part.strip() for part in str(value).split(label_separator)} - {""}
+            {label.strip() for label in str(value).split(label_separator)} - {""}
             for value in frame[target]
         ]
-        found = sorted(set().union(*cells))
-        flags = np.array([[c in cell for c in found] for cell in cells])
-        return LabelTable(paths, found, flags, kept)
+        names = sorted(set().union(*cells))
+        flags = np.array([[name in cell for name in names] for cell in cells])
+        return LabelTable(paths, names, flags, kept)
     matrix = np.stack([_flags(frame[c].to_list(), c, source) for c in columns], axis=1)
     return LabelTable(paths, columns, matrix, kept)
 
@@ -137,8 +136,8 @@ def _table_file(table: Path, root: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise FileNotFoundError(
-        f"table {str(table)!r} does not exist, neither under root nor by itself; {root}: "
-        f"{contents(root)}"
+        f"table {str(table)!r} exists neither under root nor in the working directory; "
+        f"{root}: {contents(root)}"
     )
 
 
@@ -153,12 +152,12 @@ def _read(table: Path) -> Any:
             frame = polars.read_parquet(table)
         else:
             separator = "\t" if ending in (".tsv", ".tab") else ","
-            # every cell as it is written: '007' is a name, not a number
+            # all columns as text: '007' is a name, not a number
             frame = polars.read_csv(table, separator=separator, infer_schema=False)
-    # polars says damaged gzip by OSError
+    # polars raises OSError for damaged gzip
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         reason = str(error).split("\n", 1)[0]
-        remedy = "save it as UTF-8" if "utf-8" in reason.lower() else "write it anew"
+        remedy = "save it as UTF-8" if "utf-8" in reason.lower() else "export it again"
         raise ValueError(f"{table.name} cannot be read as a table: {reason}; {remedy}") from error
     return frame
 
@@ -169,15 +168,15 @@ def _flags(values: list[Any], column: str, table: str) -> npt.NDArray[np.bool_]:
     for row, value in enumerate(values):
         if str(value).lower() not in known:
             raise ValueError(
-                f"{table}: column {column!r} of several label columns must hold 0 and 1, row {row} "
-                f"holds {value!r}"
+                f"{table}: column {column!r} of several label columns must contain 0 and 1, "
+                f"row {row} has {value!r}"
             )
         flags[row] = known[str(value).lower()]
     return flags
 
 
 def _find(names: list[str], root: Path, table: str, column: str) -> list[str]:
-    """Path of each name: as written, without its ending, or by its last part."""
+    """Find the path of each name: as written, without its ending, or by its last part."""
     files = list_images(root)[0]
     exact = {path[len(str(root)) + 1 :].replace("\\", "/"): path for path in files}
     loose: dict[str, str | None] = {}
@@ -185,32 +184,32 @@ def _find(names: list[str], root: Path, table: str, column: str) -> list[str]:
         stem = relative.rpartition(".")[0]
         keys = {relative, stem, relative.rpartition("/")[2], stem.rpartition("/")[2]}
         for key in {unicodedata.normalize("NFC", key) for key in keys}:
-            loose[key] = None if key in loose else path  # None: two files answer to this key
+            loose[key] = None if key in loose else path  # None: two files match
     first: dict[str, int] = {}
     paths: list[str] = []
-    lost: list[int] = []
+    missing: list[int] = []
     for row, name in enumerate(names):
         key = posixpath.normpath(name.replace("\\", "/").removeprefix(f"{root}/"))
-        # macOS takes names apart into letters and accents, tables hold them in one piece
+        # macOS decomposes accented letters in file names, tables usually do not
         found = exact.get(key) or loose.get(unicodedata.normalize("NFC", key))
         if found is None:
-            lost.append(row)
+            missing.append(row)
             continue
         if found in first:
             raise ValueError(
                 f"{table} names {name!r} twice (rows {first[found]} and {row}); several labels of "
-                "an image go into one row, with label_separator= or a column for each"
+                "an image belong in one row, with label_separator= or a column for each"
             )
         first[found] = row
         paths.append(found)
-    if len(paths) < len(files) and not lost:
+    if len(paths) < len(files) and not missing:
         log.info("%d of %d images are not in %s", len(files) - len(paths), len(files), table)
-    if lost:
-        name = names[lost[0]]
+    if missing:
+        name = names[missing[0]]
         key = unicodedata.normalize("NFC", posixpath.normpath(name.replace("\\", "/")))
-        why = "is the name of two files" if key in loose else "has no image"
+        why = "matches two images" if key in loose else "matches no image"
         raise FileNotFoundError(
-            f"{table}: {len(lost)} of {len(names)} names in {column!r} cannot be told: {name!r} "
-            f"(row {lost[0]}) {why} under {root}, which holds {len(files)} images"
+            f"{table}: {len(missing)} of {len(names)} names in {column!r} match no single image: "
+            f"{name!r} (row {missing[0]}) {why} under {root}, which has {len(files)} images"
         )
     return paths

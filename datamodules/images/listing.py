@@ -1,4 +1,4 @@
-"""Lists image folders."""
+"""List the images of class folders."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ USUAL_ENDINGS = frozenset(
 
 
 class Listing(NamedTuple):
-    """Images of one split, found in class folders.
+    """Images of one split, listed from class folders.
 
     Attributes:
         paths: N paths, sorted by class, root and name.
         folders: The class of each folder and its number of images, in the order of the paths.
-        classes: Sorted class names, those of empty folders too.
+        classes: Sorted class names, including those of empty folders.
     """
 
     paths: PathList
@@ -48,23 +48,23 @@ class Listing(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """N class names."""
+        """Class name of each of N images."""
         return [name for name, count in self.folders for _ in range(count)]
 
 
 def list_classes(roots: Sequence[Path]) -> Listing:
-    """List ``root/class/**/image`` of one or several roots whose equal classes are joined.
+    """List ``root/class/**/image`` of one or several roots, joining classes of the same name.
 
-    Hidden files, ``__MACOSX``, checkpoint folders and AppleDouble twins are not data.
+    Hidden files, ``__MACOSX``, checkpoint folders and AppleDouble twins are ignored.
 
     Raises:
-        ValueError: If there is no class folder, no image in any of them, or a link leads back
-            into a folder above it.
-        FileNotFoundError: If a link leads nowhere.
+        ValueError: If there is no class folder, no image in any of them, or a link to a folder
+            above it.
+        FileNotFoundError: If a link is broken.
     """
     skipped: Counter[str] = Counter()
     folders = []
-    for place, root in enumerate(roots):  # not by their paths: the split moves with the folders
+    for place, root in enumerate(roots):  # not the path: a moved folder keeps its split
         for entry in visible_entries(root):
             if entry.is_dir():
                 folders.append((entry.name, place, entry.path))
@@ -90,14 +90,14 @@ def list_classes(roots: Sequence[Path]) -> Listing:
 
 
 def list_images(folder: Path) -> tuple[list[str], Counter[str]]:
-    """Sorted images below ``folder``, and what was passed over, counted by ending."""
+    """Return the sorted images below ``folder`` and the number of other files by ending."""
     skipped: Counter[str] = Counter()
     found = _images(str(folder), skipped, folder_chain(folder.absolute().parent))
     return sorted(found, key=_portable), skipped
 
 
 def seen_from(roots: Sequence[Path], paths: Iterable[str]) -> Iterator[str]:
-    """Paths relative to the root that holds them, with ``/`` on every system."""
+    """Yield paths relative to their root, with ``/`` on every system."""
     starts = [str(root) + os.sep for root in roots]
     for path in paths:
         start = next((start for start in starts if path.startswith(start)), "")
@@ -105,18 +105,18 @@ def seen_from(roots: Sequence[Path], paths: Iterable[str]) -> Iterator[str]:
 
 
 def report_skipped(skipped: Counter[str]) -> None:
-    """Log what a listing passed over."""
+    """Log the files that a listing ignored."""
     if skipped:
-        said = ", ".join(f"{count} {ending}" for ending, count in sorted(skipped.items()))
-        log.info("passed over, not images or not in a class folder: %s", said)
+        text = ", ".join(f"{count} {ending}" for ending, count in sorted(skipped.items()))
+        log.info("ignored, not images or not in a class folder: %s", text)
 
 
-# sorted as on Linux, or the split would be another one on Windows
+# sorted as on Linux: the split is the same on Windows
 _portable = None if os.sep == "/" else (lambda path: path.replace(os.sep, "/"))
 
 
 def _class_images(folder: str, skipped: Counter[str]) -> PathBytes:
-    """Images of a class, sorted."""
+    """Return the sorted images of a class."""
     above = folder_chain(Path(folder).parent)
     flat = None if folder_identity(folder) in above else flat_folder(folder, IMAGE_SUFFIXES)
     if flat is not None:
@@ -127,19 +127,18 @@ def _class_images(folder: str, skipped: Counter[str]) -> PathBytes:
 def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]]) -> list[str]:
     identity = folder_identity(folder)
     if identity in above:
-        raise ValueError(f"link {folder!r} leads back into a folder above it; remove it")
+        raise ValueError(f"link {folder!r} points to a folder above it; remove it")
     names: list[str] = []
     others: list[os.DirEntry[str]] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            # nearly all are plain files of images: no clutter has such an ending, and they need
-            # no further question
+            # nearly all are image files; clutter has other endings, so no more checks are needed
             if name[-4:] in USUAL_ENDINGS and entry.is_file(follow_symlinks=False):
                 names.append(name)
             else:
                 others.append(entry)
-    names.sort()  # shorter than the paths, which the caller then finds sorted
+    names.sort()  # faster than the paths; the caller sorts those, already in order
     del names[bisect_left(names, ".") : bisect_left(names, "/")]  # the hidden ones
     start = os.path.join(folder, "")  # noqa: PTH118 - ends in a separator
     found = [start + name for name in names]
@@ -156,24 +155,24 @@ def _images(folder: str, skipped: Counter[str], above: frozenset[tuple[int, int]
 
 
 def matched(pattern: str, paths: Sequence[str]) -> npt.NDArray[np.object_]:
-    """(N,) what a regular expression finds in each path: its first group, else all of its match.
+    """Return (N,) the match of a regular expression in each path, or its first group if any.
 
     Raises:
-        ValueError: If it is no regular expression, or finds nothing in a path; names the path.
+        ValueError: If ``pattern`` is not a regular expression, or a path does not match.
     """
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise ValueError(
-            f"split_options: {pattern!r} is no regular expression on paths: {error}"
+            f"split_options: {pattern!r} is not a regular expression: {error}"
         ) from None
     found = np.empty(len(paths), object)
     for row, path in enumerate(paths):
         match = expression.search(path)
         if match is None:
             raise ValueError(
-                f"split_options: {pattern!r} finds nothing in {path!r}; it is a regular expression "
-                "on the path below the root, and must match each"
+                f"split_options: {pattern!r} does not match {path!r}; it is a regular expression "
+                "on the path below the root, and must match every path"
             )
         found[row] = match[1 if expression.groups else 0] or ""
     return found

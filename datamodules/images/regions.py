@@ -1,4 +1,4 @@
-"""An image that is read by boxes: what a crop needs is all that is made."""
+"""Images that are read by boxes: only the pixels of a crop are decoded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Boxes(Protocol):
-    """One image, before its pixels are made.
+    """One image, before it is decoded.
 
     Attributes:
         height: In pixels, after orientation.
-        width: As ``height``.
+        width: In pixels, after orientation.
     """
 
     @property
@@ -25,16 +25,20 @@ class Boxes(Protocol):
     def width(self) -> int: ...  # noqa: D102
 
     def box(self, top: int, left: int, height: int, width: int) -> Pixels:
-        """(height, width, C) uint8 of a box inside the image; to be read only."""
+        """Return (height, width, C) uint8 of a box inside the image; do not write to it."""
         ...
 
 
 class WholeImage:
-    """An image that is in memory already; its boxes are views.
+    """An image in memory; its boxes are views.
 
     Args:
         pixels: (H, W, C) uint8, C = 1 or 3.
-        mode: ``"RGB"`` or ``"L"``: what boxes are given in.
+        mode: ``"RGB"`` or ``"L"``, the mode of the boxes.
+
+    Example:
+        >>> WholeImage(np.zeros((4, 6, 1), np.uint8), "RGB").box(1, 1, 2, 3).shape
+        (2, 3, 3)
     """
 
     def __init__(self, pixels: Pixels, mode: Literal["RGB", "L"]) -> None:
@@ -42,12 +46,12 @@ class WholeImage:
         self.height, self.width = pixels.shape[:2]
 
     def box(self, top: int, left: int, height: int, width: int) -> Pixels:
-        """(height, width, C) uint8; see :class:`Boxes`."""
+        """Return (height, width, C) uint8; see :class:`Boxes`."""
         return in_mode(self.pixels[top : top + height, left : left + width], self.mode)
 
 
 def in_mode(pixels: Pixels, mode: Literal["RGB", "L"]) -> Pixels:
-    """Grey pixels as three equal channels, or colours as their grey (ITU-R 601).
+    """Convert grey pixels to three equal channels, or colors to grey (ITU-R 601).
 
     Example:
         >>> in_mode(np.zeros((2, 4, 1), np.uint8), "RGB").shape

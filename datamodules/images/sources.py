@@ -1,4 +1,4 @@
-"""Where the images of a split come from: files, drafts of them, a pack, the cache in RAM."""
+"""Sources of the images of a split: files, drafts of files, a pack, or the RAM cache."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
+from datamodules.images.decode.decode import decode_image
 from datamodules.images.packs.image_pack import ImagePack
 from datamodules.readers.folders import check_folder, contents
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.sample_seeds import Indices
 
 from .cached import CachedImages, warn_of_room
-from .draft import DraftImages
 from .listing import list_images, report_skipped, seen_from
-from .packed import PackedImages
 from .ram_cache import RamCache
+from .regions import Boxes
+
+DRAFT_SIDES = 2  # a draft keeps this multiple of the image size on its shorter side
 
 
 class ImageSources:
@@ -29,11 +32,16 @@ class ImageSources:
     Args:
         paths: The files of each split.
         mode: ``"RGB"`` or ``"L"``.
-        draft: Decode large JPEGs at a part of their size, for images of this size; None: at
-            their own.
+        draft: Image size for which large JPEGs are decoded at a part of their size; None: decode
+            them at full size.
 
     Attributes:
-        pack: What is read in the place of the files, or None.
+        pack: The pack that replaces the files, or None.
+
+    Example:
+        >>> sources = ImageSources({"train": PathList(["a.png", "b.png"])}, mode="RGB")
+        >>> list(sources.of("train", np.array([1])))
+        ['b.png']
     """
 
     def __init__(
@@ -42,24 +50,23 @@ class ImageSources:
         self.paths, self.mode, self.draft = dict(paths), mode, draft
         self.pack: ImagePack | None = None
         self._rows: dict[str, Indices] = {}
-        self._in_ram: dict[str, CachedImages] = {}
-        self._is_room_said = False
+        self._cached: dict[str, CachedImages] = {}
+        self._has_warned = False
 
     def open_pack(self, path: str | Path, roots: list[Path]) -> None:
-        """Read a pack in the place of the files below one root.
+        """Read a pack in place of the files below one root.
 
         Raises:
-            ValueError: If there are several roots, or the pack does not hold these files as they
-                are.
+            ValueError: If there are several roots, or the pack was made from other files.
         """
         if len(roots) > 1:
-            raise ValueError("a pack goes with one root, got several")
+            raise ValueError(f"a pack needs one root, got {len(roots)}; pass one root, or no pack")
         self.pack = ImagePack(path)
         for split, paths in self.paths.items():
             self._rows[split] = self.pack.rows_of(list(seen_from(roots, paths)), paths)
 
     def of(self, split: str, rows: Indices) -> Any:
-        """Sources of some images of a split."""
+        """Return the sources of some images of a split."""
         paths = self.paths[split]
         if len(rows) < len(paths):
             paths = paths.take(rows)
@@ -68,19 +75,69 @@ class ImageSources:
         return self.drafted(paths)
 
     def drafted(self, sources: Any) -> Any:
-        """Files, to be decoded at a part of their size where that was asked for."""
+        """Return files as drafts if ``draft`` is set, and other sources unchanged."""
         if self.draft is None or not isinstance(sources, PathList):
-            return sources  # nothing to be decoded from a file
+            return sources
         return DraftImages(sources, self.draft, mode=self.mode)
 
     def cached(self, split: str, rows: Indices, cache: RamCache) -> CachedImages:
-        """As :meth:`of`, each kept from its first use on; warns once where there is no room."""
+        """Return :meth:`of` with a RAM cache; warn once if the cache is too small."""
         cache.add_part(split, len(self.paths[split]))
-        found = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)
-        self._in_ram[split] = found
-        if not self._is_room_said:
-            self._is_room_said = warn_of_room(list(self._in_ram.values()), cache.limit)
-        return found
+        images = CachedImages(self.of(split, rows), cache, split, rows, mode=self.mode)
+        self._cached[split] = images
+        if not self._has_warned:
+            self._has_warned = warn_of_room(list(self._cached.values()), cache.limit)
+        return images
+
+
+class PackedImages(Sequence[Any]):
+    """M images of a pack as sources of an image dataset.
+
+    Args:
+        pack: The pack.
+        rows: (M,) int64, rows in the pack.
+        names: M paths of the packed files, for messages.
+    """
+
+    def __init__(self, pack: ImagePack, rows: Indices, names: Sequence[str]) -> None:
+        self.pack, self.names = pack, names
+        self.rows = torch.from_numpy(rows)  # workers get a tensor without a copy
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        return self.pack.content(int(self.rows[index]))
+
+    def boxes(self, index: int, *, mode: Literal["RGB", "L"]) -> Boxes:
+        """Return an image that is read by boxes; see :meth:`ImagePack.image`."""
+        return self.pack.image(int(self.rows[index]), mode=mode, name=lambda: self.names[index])
+
+
+class DraftImages(Sequence[Any]):
+    """Files as sources of an image dataset; large JPEGs are decoded at 1/2, 1/4 or 1/8 size.
+
+    Decoding a part of the frequencies of a JPEG gives a smaller image for less work, but not the
+    pixels of decoding and resizing: 0.2 of 255 apart on average. Other formats and small images
+    are decoded at full size.
+
+    Args:
+        paths: N paths.
+        image_size: Side of the model's input; an image keeps at least twice that on its shorter
+            side.
+        mode: ``"RGB"`` or ``"L"``.
+    """
+
+    def __init__(self, paths: Sequence[str], image_size: int, *, mode: Literal["RGB", "L"]) -> None:
+        self.names, self.least_side, self.mode = paths, DRAFT_SIDES * image_size, mode
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        """Return (H, W, C) uint8, C = 3 or 1."""
+        image = decode_image(self.names[index], mode=self.mode, least_side=self.least_side)
+        return np.atleast_3d(np.asarray(image))
 
 
 def file_paths(sources: Sequence[Any] | Tensor) -> list[str]:
@@ -93,11 +150,11 @@ def file_paths(sources: Sequence[Any] | Tensor) -> list[str]:
 
 
 def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
-    """What a user gives as ``predict_path``: a folder, a file, or a list of paths or images.
+    """Return the sources of ``predict_path``: a folder, a file, or a list of paths or images.
 
     Raises:
-        FileNotFoundError: If a folder does not exist.
-        ValueError: If nothing was given, the folder holds no image, or a single array was given.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If it is None or an empty list, a folder without images, or a single array.
     """
     if path is None:
         raise ValueError("pass predict_path=, a folder, or a list of paths or images")
@@ -105,18 +162,18 @@ def predict_sources(path: str | Path | Sequence[Any] | None) -> Sequence[Any]:
         if Path(path).expanduser().is_file():
             return PathList([str(Path(path).expanduser())])
         folder = check_folder(path, "predict_path")
-        found, skipped = list_images(folder)
-        if not found:
-            raise ValueError(f"predict_path={str(path)!r} holds no images; {contents(folder)}")
+        paths, skipped = list_images(folder)
+        if not paths:
+            raise ValueError(f"predict_path={str(path)!r} has no images; {contents(folder)}")
         report_skipped(skipped)
-        return PathList(found)
+        return PathList(paths)
     if isinstance(path, Image.Image):
         return [path]
     if isinstance(path, np.ndarray | Tensor) and path.ndim < 4:
         raise ValueError(
-            f"predict_path is one array {tuple(path.shape)}; give a list of images: [array]"
+            f"predict_path is one array {tuple(path.shape)}; pass a list of images: [array]"
         )
     items = [os.fspath(item) if isinstance(item, str | Path) else item for item in path]
     if not items:
-        raise ValueError("predict_path is an empty list; give paths or images")
+        raise ValueError("predict_path is an empty list; pass paths or images")
     return PathList(items) if all(isinstance(item, str) for item in items) else items

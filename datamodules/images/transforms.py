@@ -1,4 +1,4 @@
-"""Train and eval presets for images, and the frame around a user's own transform."""
+"""Default train and eval transforms, and a wrapper for the user's own transform."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SMALL = 64  # images up to this side are shifted; larger ones are cropped at ran
 
 
 def train_preset(size: int, *, flip: bool = True) -> Callable[[Any], Any]:
-    """Random crops and flips on a PIL image, giving ``size`` x ``size``.
+    """Return random crops and flips that turn a PIL image into ``size`` x ``size``.
 
-    Up to 64 pixels: a random shift of an eighth (the CIFAR recipe of He et al., CVPR 2016); above:
+    Up to 64 pixels: a random shift by an eighth (the CIFAR recipe of He et al., CVPR 2016); above:
     a crop of random scale and ratio (Szegedy et al., CVPR 2015).
     """
     from torchvision.transforms import v2
@@ -33,12 +33,12 @@ def train_preset(size: int, *, flip: bool = True) -> Callable[[Any], Any]:
 
 
 def eval_preset(size: int) -> Callable[[Any], Any]:
-    """The same fixed view each time: the whole small image, the middle of a large one."""
+    """Return a fixed view: the whole image up to 64 pixels, else its center crop."""
     from torchvision.transforms import v2
 
     if size <= SMALL:
         return _compose([v2.Resize((size, size), antialias=True)])
-    # 256 for 224, as pre-trained nets are measured
+    # 256 for 224, as pre-trained models are evaluated
     return _compose([v2.Resize(round(size * 256 / 224), antialias=True), v2.CenterCrop(size)])
 
 
@@ -50,16 +50,21 @@ def _compose(steps: list[Any]) -> Callable[[Any], Any]:
 
 
 class ImageTransform:
-    """Calls a transform on an image and brings the result into the form of a batch's row.
+    """Call a transform on an image and convert the result to a row of a batch.
 
-    The transform gets a PIL image, as torchvision's datasets give it, or, if that raises a
-    TypeError or AttributeError and a tensor does not, a uint8 tensor (C, H, W) from then on.
+    The transform is called with a PIL image, as in torchvision's datasets. If that raises a
+    TypeError or AttributeError and a tensor does not, it is called with uint8 tensors (C, H, W)
+    from then on.
 
     Args:
-        transform: Any callable; None passes the image on.
+        transform: Any callable; None returns the image.
 
     Raises:
-        TypeError: If it cannot be called, or is a class in place of its instance.
+        TypeError: If it is not callable, or is a class instead of an instance.
+
+    Example:
+        >>> ImageTransform(None)(Image.new("RGB", (4, 2))).shape
+        torch.Size([3, 2, 4])
     """
 
     def __init__(self, transform: Callable[[Any], Any] | None) -> None:
@@ -77,8 +82,8 @@ class ImageTransform:
         """Transform one image.
 
         Returns:
-            uint8 (C, H, W), which the finishing step normalises, or what else the transform gave:
-            a float tensor is finished already and stays as it is.
+            uint8 (C, H, W), which is normalized on the batch, or any other result of the transform:
+            a float tensor is not normalized again.
         """
         if self.transform is None:
             return to_row(image)
@@ -94,24 +99,25 @@ class ImageTransform:
             row = to_row(transform(image))
             self._takes = "pil"
         except (TypeError, AttributeError):
-            set_random_state(before)  # the draws of this sample are its own
+            set_random_state(before)  # the second try draws the same numbers
             try:
                 row = to_row(transform(to_row(image)))
             except Exception:
                 row = None
-            if row is None:  # not for want of a tensor: the first error is the true one
+            if row is None:  # a tensor does not help: the first error is the cause
                 raise
             self._takes = "tensor"
         return row
 
 
 def to_row(image: Any) -> Any:
-    """PIL image, NumPy image (H, W, C) or tensor to a plain tensor; the rest passes.
+    """Convert a PIL image, NumPy image (H, W, C) or tensor to a plain tensor.
 
-    float64, as NumPy divides, becomes float32: Apple's devices cannot hold it.
+    Other values are returned unchanged. float64, NumPy's default, becomes float32: Apple's devices
+    do not support it.
     """
     if isinstance(image, Image.Image):
-        if image.mode in ("1", "P"):  # bits and numbers of colours are no levels
+        if image.mode in ("1", "P"):  # bits and palette indices are not levels
             image = image.convert("L" if image.mode == "1" else "RGB")
         image = np.array(image)
     if isinstance(image, np.ndarray):
@@ -119,8 +125,8 @@ def to_row(image: Any) -> Any:
             image = np.atleast_3d(image).transpose(2, 0, 1)
         image = torch.from_numpy(np.ascontiguousarray(image))
     if isinstance(image, Tensor):
-        # while torchvision is not imported nothing is of its kind; a spawned worker that reads no
-        # images starts 1.3 s sooner without it
+        # without torchvision imported no value is a TVTensor; a spawned worker without images
+        # starts 1.3 s sooner
         tv_tensors = sys.modules.get("torchvision.tv_tensors")
         if tv_tensors is not None and isinstance(image, tv_tensors.TVTensor):
             image = image.as_subclass(Tensor)

@@ -87,5 +87,5 @@ def test_pickles_without_its_memory(images):
 
 @pytest.mark.parametrize(("mean", "std"), [([0.5], [0.5, 0.5]), ([0.5], [0.0])])
 def test_impossible_statistics_are_refused(mean, std):
-    with pytest.raises(ValueError, match="one value a channel"):
+    with pytest.raises(ValueError, match="one value per channel"):
         Normalizer(mean, std)

@@ -111,13 +111,13 @@ def test_files_that_cannot_be_read_are_named_or_left_out(root):
     ("options", "said"),
     [
         ({"image_options": {"normalize": "val"}}, "normalize"),
-        ({"image_options": {"normalize": "train", "mean": [0.5] * 3}}, "leave mean and std out"),
+        ({"image_options": {"normalize": "train", "mean": [0.5] * 3}}, "remove mean and std"),
         (
             {
                 "image_options": {"normalize": "train"},
                 "eval_transform": v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
             },
-            "finished already",
+            "normalized already",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_images_without_statistics_are_refused(images, said):
         channel_statistics(images)
 
 
-def test_the_script_prints_flags_that_say_the_same(root, capsys):
+def test_the_script_prints_flags_with_the_fitted_statistics(root, capsys):
     given = ["--data=ImageFolderDataModule", f"--data.root={root}", "--data.image_size=8"]
     given += ["--data.val_split=4", "--data.test_split=0", "--data.num_workers=0"]
     assert script.main(given) == 0
@@ -149,4 +149,4 @@ def test_the_script_prints_flags_that_say_the_same(root, capsys):
     values = ", ".join(f"{value:.4f}" for value in dm.fitted["mean"])
     assert f"use: --data.image_options.mean '[{values}]'" in out
     assert script.main(["--data", "wine"]) == 2
-    assert "no images" in capsys.readouterr().err
+    assert "not images" in capsys.readouterr().err

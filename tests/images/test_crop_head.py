@@ -1,4 +1,4 @@
-"""The short ways of a transform give what the plain way gives, from the same draws."""
+"""A transform split into head and tail gives the same results from the same random numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode, v2
 
 from datamodules.images.dataset import ImageDataset
-from datamodules.images.fast.crop_head import crop_first, flat, resized_size
+from datamodules.images.fast.crop_head import flatten, resized_size, split_head
 from datamodules.images.regions import WholeImage
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import random_state, seed_all
@@ -61,12 +61,12 @@ def both(paths, transform, *, mode="RGB", seed=0):
     found = []
     for fast in (True, False):
         dataset = ImageDataset(PathList(paths), None, transform, mode=mode, fast=fast)
-        assert (dataset._fast is not None) == fast, "the short way is taken"
+        assert (dataset._fast is not None) == fast, "the fast transform is used"
         rows = []
         for index in range(len(dataset)):
             seed_all(1000 * seed + index)
             rows.append((dataset[index], random_state()))
-        assert (dataset._fast is not None) == fast, "and kept to"
+        assert (dataset._fast is not None) == fast, "and stays in use"
         found.append(rows)
     return found
 
@@ -152,7 +152,7 @@ def test_without_pillows_resizing_nothing_differs(paths, spelling, mode):
         assert_near(fast, plain, most_mean=0, most=0)
 
 
-RESTS = {
+TAILS = {
     "jitter": [v2.ColorJitter(0.4), v1.ToTensor(), v1.Normalize(MEAN, STD)],
     "jitter, image": [v2.ColorJitter(0.4), v2.ToImage(), TO_FLOAT, v2.Normalize(MEAN, STD)],
     "image, jitter": [v2.ToImage(), v2.RandomGrayscale(), TO_FLOAT, v2.Normalize(MEAN, STD)],
@@ -165,17 +165,17 @@ RESTS = {
 }
 
 
-@pytest.mark.parametrize("rest", RESTS)
-def test_the_users_steps_get_what_they_would_have_had(paths, rest):
+@pytest.mark.parametrize("tail", TAILS)
+def test_the_tail_gets_the_same_input_as_in_the_transform(paths, tail):
     # cropping alone changes no pixel, so that what follows is the same to the bit
-    steps = [v2.RandomCrop(20), v2.RandomHorizontalFlip(), *RESTS[rest]]
+    steps = [v2.RandomCrop(20), v2.RandomHorizontalFlip(), *TAILS[tail]]
     fast, plain = both([p for p in paths if "flat" not in p], v1.Compose(steps))
     assert_near(fast, plain, most_mean=0, most=0)
 
 
-@pytest.mark.parametrize("rest", ["jitter", "image, jitter", "erasing"])
-def test_a_resized_crop_goes_with_any_rest(paths, rest):
-    steps = [v2.RandomResizedCrop(53), v2.RandomHorizontalFlip(), *RESTS[rest]]
+@pytest.mark.parametrize("tail", ["jitter", "image, jitter", "erasing"])
+def test_a_resized_crop_works_with_any_tail(paths, tail):
+    steps = [v2.RandomResizedCrop(53), v2.RandomHorizontalFlip(), *TAILS[tail]]
     fast, plain = both(paths, v2.Compose(steps))
     assert_near(fast, plain, most_mean=0.08, most=6, scale=255 * 0.229)
 
@@ -204,11 +204,11 @@ class Subclass(v2.RandomResizedCrop):
         [v2.RandomResizedCrop(24)],
     ],
 )
-def test_what_is_not_known_by_its_exact_type_is_no_head(transform):
-    assert crop_first(list(flat(transform))) is None
+def test_other_first_steps_are_not_a_head(transform):
+    assert split_head(list(flatten(transform))) is None
 
 
-def test_a_image_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_path):
+def test_an_image_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_path):
     photo(20, 12).save(tmp_path / "x.png")
     for step in (v1.RandomCrop(16), v2.RandomCrop(16)):
         for fast in (False, True):
@@ -217,7 +217,7 @@ def test_a_image_smaller_than_a_random_crop_is_refused_as_torchvision_does(tmp_p
                 data[0]
 
 
-def test_a_rest_that_wants_tensors_is_given_tensors_from_the_start(paths):
+def test_a_tail_that_expects_tensors_gets_tensors(paths):
     class Tensors(nn.Module):
         def forward(self, image):
             if not isinstance(image, torch.Tensor):
@@ -252,7 +252,7 @@ def test_rows_are_memory_of_their_own():
     assert not ImageDataset([pixels], None, v2.CenterCrop(9), fast=True)[0].any()
 
 
-def test_boxes_outside_the_box_are_not_looked_at():
+def test_only_the_box_of_the_crop_is_read():
     asked = []
 
     class Watched(WholeImage):
@@ -261,8 +261,8 @@ def test_boxes_outside_the_box_are_not_looked_at():
             return super().box(*box)
 
     image = Watched(np.asarray(photo(90, 60)), "RGB")
-    crop_first([v2.RandomCrop(8)])(image)
-    crop_first([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(image)
+    split_head([v2.RandomCrop(8)])(image)
+    split_head([v2.RandomResizedCrop(8, scale=(0.1, 0.2))])(image)
     assert asked[0][2:] == (8, 8)
     assert asked[1][2] * asked[1][3] <= 0.21 * 90 * 60
 
@@ -282,5 +282,5 @@ def test_the_dataset_pickles(paths):
     row = data[0]
     seed_all(3)
     assert torch.equal(again[0], row)
-    assert again._fast.is_proved
+    assert again._fast.has_run
     assert data.unnormalized(0).dtype == again.unnormalized(0).dtype == torch.uint8

@@ -5,7 +5,7 @@ import torch
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-import datamodules.images.fast.crop_params as crop_draws
+import datamodules.images.fast.crop_params as crop_params
 from datamodules.images.fast.crop_params import resized_crop_box
 from datamodules.seeding.thread_rng import own_stream
 
@@ -22,13 +22,13 @@ def torchvisions(step, height, width):
     image = torch.empty(1, dtype=torch.uint8).expand(3, height, width)
     if isinstance(step, v1.RandomResizedCrop):
         return step.get_params(image, step.scale, step.ratio)
-    return crop_draws.box_of(step.make_params([image]))
+    return crop_params.box_of(step.make_params([image]))
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("shape", [(375, 500), (31, 8), (8, 31), (1, 1), (1, 300), (3000, 4000)])
 def test_boxes_and_the_state_after_them_are_torchvisions(step, shape):
-    assert crop_draws._agrees(type(step))
+    assert crop_params.draws_as_torchvision(type(step))
     for seed in range(30):
         torch.manual_seed(seed)
         expected, state = torchvisions(step, *shape), torch.get_rng_state()
@@ -48,18 +48,18 @@ def test_a_thread_draws_from_its_own_stream():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_torchvision_that_draws_otherwise_is_asked_itself(monkeypatch):
+def test_a_torchvision_that_draws_differently_is_called_itself(monkeypatch):
     def other(self, flat_inputs):
         torch.rand(1)
         return {"top": 1, "left": 2, "height": 3, "width": 4}
 
     step = v2.RandomResizedCrop(9)
-    crop_draws._agrees.cache_clear()
+    crop_params.draws_as_torchvision.cache_clear()
     monkeypatch.setattr(v2.RandomResizedCrop, "make_params", other)
     try:
         before = torch.get_rng_state()
-        assert not crop_draws._agrees(type(step))
+        assert not crop_params.draws_as_torchvision(type(step))
         assert torch.equal(torch.get_rng_state(), before), "the comparison draws from its own"
         assert resized_crop_box(step, 60, 90) == (1, 2, 3, 4)
     finally:
-        crop_draws._agrees.cache_clear()
+        crop_params.draws_as_torchvision.cache_clear()

@@ -86,7 +86,7 @@ def test_orientation_is_applied(tmp_path):
 def test_a_transform_that_changes_the_channels_is_refused(mode, channels):
     change = v1.Grayscale(1) if mode == "RGB" else v2.RGB()
     dataset = ImageDataset(pixels(), None, change, mode=mode)
-    message = f"made a uint8 image of {4 - channels} channels, '{mode}' has {channels}"
+    message = f"uint8 image of {4 - channels} channels, mode '{mode}' has {channels}"
     with pytest.raises(ValueError, match=message):
         dataset[0]
     floats = ImageDataset(pixels(), None, v1.Compose([change, v1.ToTensor()]), mode=mode)
@@ -223,14 +223,14 @@ def test_a_file_a_list_of_paths_and_lists_of_images(tmp_path, monkeypatch):
     assert len(predict_sources(p for p in [file])) == 1
 
 
-def test_what_cannot_be_predicted_says_so(tmp_path):
+def test_an_invalid_predict_path_is_refused(tmp_path):
     with pytest.raises(ValueError, match="pass predict_path="):
         predict_sources(None)
-    with pytest.raises(ValueError, match="holds no images; it is empty"):
+    with pytest.raises(ValueError, match="has no images; it is empty"):
         predict_sources(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"predict_path='.*nowhere' does not exist"):
         predict_sources(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="empty list"):
         predict_sources([])
-    with pytest.raises(ValueError, match=r"one array \(2, 2, 3\); give a list"):
+    with pytest.raises(ValueError, match=r"one array \(2, 2, 3\); pass a list"):
         predict_sources(np.zeros((2, 2, 3)))

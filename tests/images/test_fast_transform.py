@@ -1,15 +1,18 @@
-"""The short ways under a datamodule: any workers, each split's own end, packs."""
+"""Fast transforms in a datamodule: kinds of workers, each split, packs."""
 
 from __future__ import annotations
 
 import pickle
+import random
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
 from contract import same
 from image_files import class_folders, quiet_trainer
 from PIL import Image
+from script_runs import write_images
 from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -53,7 +56,7 @@ def folder(tmp_path, **options):
     ],
     ids=str,
 )
-def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
+def test_batches_equal_the_plain_ones_with_any_kind_of_worker(tmp_path, workers):
     for split in ("train", "val", "predict"):
         found = []
         for options in ({"image_options": {"fast_transforms": False}}, workers):
@@ -65,7 +68,7 @@ def test_batches_are_the_plain_ones_whoever_makes_them(tmp_path, workers):
         assert same(found[0], found[1])
 
 
-def test_resized_crops_are_one_batch_whoever_makes_them(tmp_path):
+def test_resized_crops_are_equal_with_any_kind_of_worker(tmp_path):
     steps = v2.Compose([v2.RandomResizedCrop(6), v2.RandomHorizontalFlip()])
     found = []
     for kind, count in (("process", 0), ("process", 2), ("thread", 2)):
@@ -76,7 +79,7 @@ def test_resized_crops_are_one_batch_whoever_makes_them(tmp_path):
 
 
 @pytest.mark.parametrize("crossing", [False, True])
-def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monkeypatch, crossing):
+def test_each_split_is_normalized_by_its_own_transform(tmp_path, monkeypatch, crossing):
     class Recorder(L.LightningModule):
         def __init__(self):
             super().__init__()
@@ -117,14 +120,14 @@ def test_each_split_gets_its_own_end_on_the_host_and_on_a_device(tmp_path, monke
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(*found, strict=True))
 
 
-def test_a_sample_of_the_dataset_is_finished_as_the_transform_says(tmp_path):
+def test_a_sample_of_the_dataset_is_normalized_by_the_transform(tmp_path):
     fast, plain = folder(tmp_path), folder(tmp_path, image_options={"fast_transforms": False})
     assert torch.equal(fast.val_dataset[0][0], plain.val_dataset[0][0])
     assert fast.val_dataset.unnormalized(0)[0].dtype == torch.uint8
     assert plain.val_dataset.unnormalized(0)[0].dtype == torch.float32
 
 
-def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
+def test_the_presets_are_fast_unless_switched_off(tmp_path):
     presets = {"train_transform": None, "eval_transform": None, "image_size": 65}
     for split in ("train", "val"):
         first = [
@@ -134,7 +137,7 @@ def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
             )._fast
             for on in (True, False)
         ]
-        assert first[0].crop_first.rest == []
+        assert first[0].head.tail == []
         assert first[1] is None
     with pytest.raises(ValueError, match="fast_transforms must be True or False, got 'no'"):
         folder(tmp_path, image_options={"fast_transforms": "no"})
@@ -143,7 +146,7 @@ def test_the_presets_take_the_short_way_and_can_be_kept_from_it(tmp_path):
 @pytest.mark.parametrize("kind", ["slice", "resized-raw", "resized-jpeg"])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @needs_jpegtran
-def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
+def test_a_pack_read_by_boxes_equals_a_pack_read_whole(tmp_path, kind, mode):
     root = tmp_path / "images"
     for k in range(8):
         path = root / "ab"[k % 2] / f"{k}.jpg"
@@ -179,9 +182,7 @@ def test_a_pack_gives_by_boxes_what_it_gives_whole(tmp_path, kind, mode):
     "kind",
     [v1.Compose, v2.Compose, lambda steps: v1.Compose(tuple(steps)), lambda s: nn.Sequential(*s)],
 )
-def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_is_not(
-    kind, nested
-):
+def test_changing_the_list_of_steps_is_refused_and_changing_a_step_is_not(kind, nested):
     inner = kind([v2.RandomResizedCrop(24), v2.RandomHorizontalFlip(0.0)])
     image = Image.effect_noise((40, 30), 90).convert("RGB")
     data = ImageDataset([image], None, v2.Compose([inner]) if nested else inner, fast=True)
@@ -197,7 +198,7 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
         inner.transforms = (*steps, v2.RandomVerticalFlip(1.0))
     else:
         steps.append(v2.RandomVerticalFlip(1.0))
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         data[0]
 
 
@@ -212,7 +213,7 @@ def test_a_chain_that_is_changed_in_place_is_refused_and_a_step_that_is_changed_
         (3, "std", [2.0] * 3),
     ],
 )
-def test_settings_that_are_read_once_may_not_change_in_place(place, name, value):
+def test_changing_a_setting_that_is_read_once_is_refused(place, name, value):
     steps = [v2.Resize(24), v1.RandomCrop(20), v2.ToDtype(torch.float32, scale=True)]
     chain = v2.Compose([v2.ToImage(), *steps, v2.Normalize(MEAN, STD)])
     image = Image.effect_noise((40, 30), 90).convert("RGB")
@@ -220,7 +221,42 @@ def test_settings_that_are_read_once_may_not_change_in_place(place, name, value)
     keyed = KeyedDataset(data, collate_fn=collate)
     keyed.__getitems__([0])
     setattr(chain.transforms[place + 1], name, value)
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         data[0]
-    with pytest.raises(RuntimeError, match="assign it anew"):
+    with pytest.raises(RuntimeError, match="assign it again"):
         keyed.__getitems__([0])
+
+
+def drawing(samples):
+    """A collate that draws, as MixUp in it does."""
+    return torch.rand(3), random.random(), float(np.random.rand())
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_collate_fn_that_draws_gets_the_random_state_of_its_samples(workers, tmp_path):
+    root = write_images(tmp_path, each=6)
+    options = {"batch_size": 3, "seed": 1, "num_workers": workers, "image_size": 72}
+    options |= {"val_split": 0, "test_split": 0, "loader_options": {"collate_fn": drawing}}
+    found = []
+    for fast in (True, False):
+        dm = ImageFolderDataModule(root, image_options={"fast_transforms": fast}, **options)
+        torch.manual_seed(len(found))
+        found.append(list(dm.train_dataloader()))
+    assert same(*found)
+    assert len({float(rand[0]) for rand, *_ in found[0]}) == len(found[0])
+
+
+def test_a_step_changed_during_an_epoch_leaves_the_random_state_of_the_consumer_alone(tmp_path):
+    root = write_images(tmp_path, each=8)
+    steps = [v2.RandomResizedCrop(72), v2.RandomHorizontalFlip()]
+    dm = ImageFolderDataModule(
+        root, batch_size=2, train_transform=v2.Compose(steps), num_workers=2, worker_type="thread"
+    )
+    torch.manual_seed(0)
+    expected = torch.rand(6)
+    torch.manual_seed(0)
+    drawn = []
+    for number, _ in zip(range(6), dm.train_dataloader(), strict=False):
+        steps[0].scale = (0.05 + number / 100, 1.0)
+        drawn.append(torch.rand(1))
+    assert torch.equal(torch.cat(drawn), expected)

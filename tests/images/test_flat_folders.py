@@ -60,7 +60,7 @@ def make(folder, names):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_it_lists_what_asking_each_entry_lists(tmp_path, kind, as_before):
+def test_the_fast_listing_equals_the_listing_entry_by_entry(tmp_path, kind, as_before):
     make(tmp_path / "a", NAMES[kind])
     make(tmp_path / "b", ["0.png"])
     found = flat_folder(str(tmp_path / "a"), IMAGE_SUFFIXES)
@@ -70,13 +70,13 @@ def test_it_lists_what_asking_each_entry_lists(tmp_path, kind, as_before):
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_another_file_is_left_to_who_asks_each_entry(tmp_path, name, as_before):
+def test_another_file_is_left_to_the_listing_entry_by_entry(tmp_path, name, as_before):
     make(tmp_path / "a", ["1.png", name, "2.png"])
     assert flat_folder(str(tmp_path / "a"), IMAGE_SUFFIXES) is None
     assert list(list_classes([tmp_path]).paths) == as_before(tmp_path)
 
 
-def test_folders_and_lost_links_are_left_too(tmp_path):
+def test_folders_and_broken_links_are_left_to_the_listing_entry_by_entry(tmp_path):
     for place, target in (("a/1.png/2.png", None), ("b/1.png", "lost"), ("c/1.png", "1.png")):
         (tmp_path / place).parent.mkdir(parents=True)
         if target is None:
@@ -95,7 +95,7 @@ def test_links_to_images_are_images(tmp_path):
     assert list(found) == [str(tmp_path / "a" / name) for name in ("1.png", "2.png")]
 
 
-def test_few_files_are_left(tmp_path, monkeypatch):
+def test_few_files_are_left_to_the_listing_entry_by_entry(tmp_path, monkeypatch):
     make(tmp_path, ["1.png", "2.png"])
     monkeypatch.setattr(flat_folders, "MANY", 3)
     assert flat_folder(str(tmp_path), IMAGE_SUFFIXES) is None

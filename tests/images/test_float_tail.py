@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 from datamodules.batches.collate import collate_inputs
 from datamodules.batches.normalize import Normalizer
 from datamodules.images.dataset import ImageDataset
-from datamodules.images.fast.float_tail import lifted
+from datamodules.images.fast.float_tail import split_float_tail
 from datamodules.readers.path_list import PathList
 from datamodules.seeding.random_state import seed_all
 from tests.images.test_crop_head import MEAN, STD, TO_FLOAT, both, paths, photo  # noqa: F401 - a fixture
@@ -39,7 +39,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("end", ENDS)
-def test_a_finished_batch_is_the_batch_of_finished_samples(paths, before, end):  # noqa: F811
+def test_a_normalized_batch_is_the_batch_of_normalized_samples(paths, before, end):  # noqa: F811
     if before == "image" and end in ("v1", "v1 alone", "v1 bytes", "in place", "wide"):
         pytest.skip("torchvision refuses to convert a tensor again")
     paths = [path for path in paths if "flat" not in path]
@@ -79,14 +79,14 @@ def test_a_finished_batch_is_the_batch_of_finished_samples(paths, before, end): 
         [],
     ],
 )
-def test_other_ends_stay_where_they_are(steps):
-    assert lifted(v1.Compose(steps), 3) is None
+def test_other_last_steps_are_not_a_float_tail(steps):
+    assert split_float_tail(v1.Compose(steps), 3) is None
 
 
-def test_another_default_dtype_keeps_to_tensor_where_it_is():
+def test_with_another_default_dtype_to_tensor_is_not_a_float_tail():
     torch.set_default_dtype(torch.float64)
     try:
-        assert lifted(v1.ToTensor(), 3) is None
+        assert split_float_tail(v1.ToTensor(), 3) is None
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -100,12 +100,12 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_a_sample_that_the_finishing_step_does_not_know_is_the_users(case, paths):  # noqa: F811
+def test_other_samples_are_left_to_the_steps_of_the_user(case, paths):  # noqa: F811
     fast, plain = both(paths[:4], v1.Compose([v2.CenterCrop(15), *ODD[case]]))
     assert all(torch.equal(a, b) for (a, _), (b, _) in zip(fast, plain, strict=True))
 
 
-def test_two_views_are_the_users_own(paths):  # noqa: F811
+def test_a_transform_of_two_views_is_not_split(paths):  # noqa: F811
     steps = v1.Compose([v1.RandomResizedCrop(20), v1.ToTensor(), NORMALIZE])
 
     def two(image):
@@ -116,7 +116,7 @@ def test_two_views_are_the_users_own(paths):  # noqa: F811
     assert len(data[0]) == 2
 
 
-def test_a_channel_that_one_mean_fits_is_finished():
+def test_a_grey_image_is_normalized_by_one_mean():
     image = photo(20, 20).convert("L")
     steps = v1.Compose([v1.CenterCrop(9), v1.ToTensor(), v1.Normalize([0.5], [0.5])])
     data = ImageDataset([image], None, steps, mode="L", fast=True)

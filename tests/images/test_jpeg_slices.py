@@ -138,9 +138,9 @@ def test_numbers_that_do_not_fit_are_refused(place):
 @pytest.mark.parametrize(
     ("box", "said"),
     [
-        ((0, 0, 0, 5), "a size"),
+        ((0, 0, 0, 5), "height, width >= 1"),
         ((-1, 0, 5, 5), "top, left"),
-        ((90, 0, 11, 5), "leaves the image"),
+        ((90, 0, 11, 5), "is not inside the image"),
     ],
 )
 def test_an_impossible_box_is_refused(box, said):
@@ -151,8 +151,8 @@ def test_an_impossible_box_is_refused(box, said):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no JPEG"),
-        (encode(blocks(), "PNG"), "no JPEG"),
+        (b"", "not a JPEG"),
+        (encode(blocks(), "PNG"), "not a JPEG"),
         (encode(blocks().convert("CMYK"), "JPEG"), "CMYK"),
         (encode(blocks(), "JPEG")[:100], "damaged header"),
     ],

@@ -62,7 +62,7 @@ def test_the_path_as_written_wins_over_what_looks_alike(tmp_path, other):
 def test_a_name_of_two_files_is_refused(tmp_path):
     images(tmp_path, "a/1.jpg", "b/1.jpg")
     message = (
-        r"labels.csv: 1 of 2 names in 'image' cannot be told: '1' \(row 1\) is the name of two"
+        r"labels.csv: 1 of 2 names in 'image' match no single image: '1' \(row 1\) matches two"
     )
     with pytest.raises(FileNotFoundError, match=message):
         read(tmp_path, "image,breed\na/1.jpg,x\n1,y\n")
@@ -70,7 +70,7 @@ def test_a_name_of_two_files_is_refused(tmp_path):
 
 def test_a_missing_file_is_named_with_its_row(tmp_path):
     images(tmp_path, "1.jpg", "2.jpg")
-    message = r"2 of 3 names in 'image' .*'9.jpg' \(row 1\) has no image under .* holds 2 imag"
+    message = r"2 of 3 names in 'image' .*'9.jpg' \(row 1\) matches no image under .* has 2 imag"
     with pytest.raises(FileNotFoundError, match=message):
         read(tmp_path, "image,breed\n1.jpg,x\n9.jpg,y\n8.jpg,y\n")
 
@@ -115,7 +115,7 @@ def test_several_labels_by_columns_keep_their_order(tmp_path):
 
 def test_a_target_that_is_no_flag_is_named(tmp_path):
     images(tmp_path, "1.jpg", "2.jpg")
-    with pytest.raises(ValueError, match=r"column 'a' .* must hold 0 and 1, row 1 holds '2'"):
+    with pytest.raises(ValueError, match=r"column 'a' .* must contain 0 and 1, row 1 has '2'"):
         read(tmp_path, "image,z,a\n1.jpg,1,0\n2.jpg,0,2\n", target=["z", "a"])
 
 
@@ -221,9 +221,7 @@ def test_a_broken_parquet_file_is_named(tmp_path):
 def test_a_missing_table_says_where_it_was_looked_for(tmp_path):
     images(tmp_path, "a.jpg")
     (tmp_path / "train.csv").write_text("")
-    message = (
-        r"'trian.csv' does not exist, neither under root nor by itself; .* \(a.jpg, train.csv\)"
-    )
+    message = r"'trian.csv' exists neither under root nor in the working .* \(a.jpg, train.csv\)"
     with pytest.raises(FileNotFoundError, match=message):
         read_label_table(Path("trian.csv"), tmp_path, file_column="a", target="b")
 

@@ -126,7 +126,7 @@ def test_linked_classes_and_images_are_followed(tmp_path):
 def test_a_link_that_goes_in_circles_is_refused(tmp_path, target):
     solid(tmp_path / "root" / "a" / "1.png", 0)
     (tmp_path / "root" / "a" / "again").symlink_to(target)
-    with pytest.raises(ValueError, match="again' leads back into a folder above it; remove it"):
+    with pytest.raises(ValueError, match="again' points to a folder above it; remove it"):
         list_classes([tmp_path / "root"])
 
 

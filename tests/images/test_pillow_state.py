@@ -10,6 +10,8 @@ import pytest
 from made_images import blocks, chunk, encode, png
 from PIL import Image, ImageFile
 
+from datamodules.images.dataset import ImageDataset
+from datamodules.images.decode import pillow_state
 from datamodules.images.decode.decode import decode_image
 from datamodules.images.decode.pillow_state import load_whole, quiet
 
@@ -51,15 +53,27 @@ def test_a_failure_inside_does_not_leave_silence_behind():
         warnings.warn("heard", UserWarning, stacklevel=1)
 
 
-def test_the_list_of_filters_does_not_grow_and_still_pickles():
-    """scikit-learn sends the list of filters to its worker processes."""
+def test_the_list_of_filters_is_the_same_afterwards():
+    before = list(warnings.filters)
     decode_image(encode(blocks(), "PNG"))
-    before = len(warnings.filters)
-    for _ in range(5):
-        decode_image(encode(blocks(), "PNG"))
-        warnings.filterwarnings("ignore", message="user's own")
-    assert len(warnings.filters) == before + 1
-    assert pickle.loads(pickle.dumps(warnings.filters))[0] == warnings.filters[0]
+    with pytest.raises(RuntimeError), quiet(), quiet():
+        raise RuntimeError
+    assert list(warnings.filters) == before
+
+
+def test_the_filters_pickle_during_a_decode():
+    """scikit-learn sends the list of filters to its worker processes."""
+    with quiet():
+        assert pickle.loads(pickle.dumps(warnings.filters))[0] == warnings.filters[0]
+
+
+def test_replacing_the_filters_during_a_decode_is_harmless():
+    with warnings.catch_warnings():
+        inside = quiet()
+        inside.__enter__()
+    inside.__exit__(None, None, None)
+    with pytest.warns(UserWarning, match="heard"):
+        warnings.warn("heard", UserWarning, stacklevel=1)
 
 
 def test_a_reader_that_warns_is_quiet():
@@ -81,3 +95,14 @@ def test_images_in_memory_have_nothing_to_load(monkeypatch):
     image = Image.new("L", (2, 2), 5)
     load_whole(image)
     assert image.getpixel((1, 1)) == 5
+
+
+def test_the_setting_is_answered_once_by_a_warning_and_left_as_it_is(monkeypatch):
+    pillow_state._warn_of_truncated_images.cache_clear()
+    ImageDataset([blocks()], None, None)  # without the setting there is no warning
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with pytest.warns(UserWarning, match="LOAD_TRUNCATED_IMAGES is True.*refused.*on_error"):
+        ImageDataset([blocks()], None, None)
+    ImageDataset([blocks()], None, None)
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
+    pillow_state._warn_of_truncated_images.cache_clear()

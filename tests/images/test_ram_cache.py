@@ -16,10 +16,14 @@ from script_runs import write_images
 from torchvision.transforms import v2
 
 from datamodules import DatasetDataModule, ImageFolderDataModule
-from datamodules.images import free_memory as memory
 from datamodules.images import ram_cache
-from datamodules.images.free_memory import free_bytes, memory_folder
-from datamodules.images.ram_cache import PREFIX, RamCache, check_cache
+from datamodules.images.ram_cache import (
+    PREFIX,
+    RamCache,
+    check_cache,
+    free_bytes,
+    memory_folder,
+)
 
 RANDOM = v2.Compose([v2.RandomCrop(6), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4)])
 WAYS = {
@@ -129,7 +133,7 @@ def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
 def test_what_is_no_8_bit_image_is_refused_by_its_kind():
     options = {"batch_size": 4, "num_workers": 0, "image_options": {"cache": "ram"}}
     dm = DatasetDataModule([(1.0, 0), (2.0, 1)] * 8, load=torch.tensor, **options)
-    with pytest.raises(RuntimeError, match=r"load gave Tensor of torch\.float32; convert it"):
+    with pytest.raises(RuntimeError, match=r"load returned Tensor of torch\.float32; convert it"):
         list(dm.train_dataloader())
     with pytest.raises(ValueError, match="keeps what load= returns; pass load="):
         DatasetDataModule([(1.0, 0)], image_options={"cache": "ram"})
@@ -155,10 +159,10 @@ def test_images_beyond_the_limit_are_decoded_each_time_and_that_is_said(tmp_path
     dm = folder(
         tmp_path / "images", num_workers=0, image_options={"cache": "ram", "cache_bytes": 2000}
     )
-    with pytest.warns(UserWarning, match='cache="ram" (will hold about|is full)') as caught:
+    with pytest.warns(UserWarning, match='cache="ram" (has room for about|is full)') as caught:
         found = list(epochs(dm, ["train"]))
     said = [str(warning.message) for warning in caught]
-    assert any('cache="ram" will hold about' in text for text in said)
+    assert any('cache="ram" has room for about' in text for text in said)
     assert sum('cache="ram" is full at' in text for text in said) == 1
     assert same(found, plain)
     assert 0 < dm._ram_cache.used <= 2000
@@ -177,7 +181,7 @@ def test_a_full_memory_is_an_error_with_its_size_and_the_remedy(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(ram_cache.os, "write", full)
-        with pytest.raises(RuntimeError, match=r"is full: it holds .*next image needs 64 bytes"):
+        with pytest.raises(RuntimeError, match=r"is full: .*next image needs 64 bytes"):
             cache.put("train", 1, 0, pixels)
         patch.setattr(ram_cache.os, "write", lambda file, content: len(content) - 1)  # a part fits
         with pytest.raises(RuntimeError, match="is full"):
@@ -264,7 +268,7 @@ def test_what_a_killed_process_left_is_removed_and_what_lives_is_not(monkeypatch
 
 
 def test_the_limit_goes_by_the_control_group_and_the_ranks(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    monkeypatch.setattr(ram_cache, "GROUP", tmp_path)
     before = free_bytes(Path("/"))
     for name, text in {
         "memory.max": "3000000",

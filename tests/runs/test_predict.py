@@ -296,7 +296,7 @@ def test_wrong_usage_gives_one_line_and_exit_code_2(run, trained, flat, argument
         (["--ckpt_path", "absent.ckpt", "--predict_path", "new"], "absent.ckpt"),
         (["--ckpt_path", "new/p0.png", "--predict_path", "new"], "is not a checkpoint"),
         (["--predict_path", "nowhere"], "predict_path='nowhere' does not exist"),
-        (["--predict_path", "empty"], "holds no images"),
+        (["--predict_path", "empty"], "has no images"),
         (["--predict_path", "new", "--data", "CIFAR10DataModule"], "state of ImageFolderData"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

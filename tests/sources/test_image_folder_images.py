@@ -49,7 +49,7 @@ def test_grey_mode_gives_one_channel(twelve):
         assert dm.preview(split).inputs.shape[1:] == (1, 8, 8)
     with Image.open(dm.val_dataset.sources[0]) as image:
         assert torch.equal(dm.preview("val").inputs[0], v1.ToTensor()(image.convert("L")))
-    with pytest.raises(ValueError, match="mode='L' has 1 channels, got 3 values of mean"):
+    with pytest.raises(ValueError, match="mode='L' needs 1 values of mean and std"):
         small(twelve, mode="L", image_options={"mean": [0.5] * 3, "std": [1.0] * 3})
 
 
@@ -144,7 +144,7 @@ def test_real_photos_in_three_parts_are_read(data_dir):
         ({"val_split": 0.7, "test_split": 0.5}, "fractions must sum to at most 1, got val=0.7"),
         ({"val_split": 1.5}, "val_split=1.5 is a float and so a fraction"),
         ({"image_options": {"std": [0.0, 1.0, 1.0]}}, "std > 0"),
-        ({"image_options": {"mean": []}}, "one value a channel"),
+        ({"image_options": {"mean": []}}, "one value per channel"),
         ({"classes": ["a", "a"]}, "a name twice"),
         (
             {"image_options": {"mean": [123.0, 117.0, 104.0]}},

@@ -162,7 +162,7 @@ def test_image_folders_split_by_group_in_the_path_or_by_index_file(tmp_path):
     files = {"val": str(tmp_path / "val.txt")}
     dm = ImageFolderDataModule(root, image_size=8, split_options={"files": files})
     assert [Path(dm.val_dataset.describe(i)).name for i in range(2)] == ["p0_0.png", "p0_1.png"]
-    with pytest.raises(ValueError, match=r"finds nothing in 'a/p0_0.png'"):
+    with pytest.raises(ValueError, match=r"does not match 'a/p0_0.png'"):
         ImageFolderDataModule(root, split_options={"group": "subject"}).setup()
 
 

@@ -1,4 +1,4 @@
-"""One image file to uint8 pixels, or an error that names the file.
+"""Decode image files to uint8 pixels, or raise an error that names the file.
 
 Imports what `images` may.
 """

@@ -1,6 +1,6 @@
-"""Image file to 8-bit image: modes, depths, orientation, transparency; damaged files refused.
+"""Decode an image file to 8 bits: mode, depth, orientation, transparency; refuse damaged files.
 
-One image has one right answer here, or none: nothing is clipped, filled in or guessed in silence.
+Nothing is clipped, filled in or guessed silently.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from PIL import Image, ImageFile, JpegImagePlugin
 from datamodules.batches.bad_samples import ImageError
 from datamodules.readers.folders import IMAGE_SUFFIXES
 
-from .jpeg_header import plain_header
-from .jpeg_pixels import Pixels, decode_plain
+from .jpeg import Pixels, decode_plain, plain_header
 from .open_image import (
     MAX_BYTES,
     MAX_PIXELS,
@@ -67,10 +66,10 @@ def decode_image(
     name: str | None = None,
     least_side: int | None = None,
 ) -> Image.Image:
-    r"""Decode one image to 8 bits a channel.
+    r"""Decode one image to 8 bits per channel.
 
-    The first frame of an animation, the first page of a TIFF, the largest image of an icon. The
-    format is told by the content. Orientation is applied. Rules for what 8 bits cannot hold:
+    Reads the first frame of an animation, the first page of a TIFF, the largest image of an icon.
+    The format is detected from the content. Orientation is applied. Rules for other pixels:
 
     - 16-bit grey is divided by 257 and rounded (65535 is 255), 12-bit grey by 16.06; 16-bit colours
       are cut to their high byte, as Pillow reads them. Of floats, those in [0, 1] are multiplied by
@@ -81,22 +80,23 @@ def decode_image(
       lookup table only, such as XYB JPEG), are converted to sRGB.
 
     Args:
-        source: A path (links are followed), a file's content, a PIL image (its current frame), or
-            pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
+        source: A path (links are followed), the content of a file, a PIL image (its current
+            frame), or pixels (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in
+            [0, 1].
         mode: ``"RGB"``, or ``"L"``: the grey of the RGB image (ITU-R 601).
         background: Red, green, blue, each 0 to 255.
-        max_pixels: Larger images are refused before memory is taken; None is no limit.
-        max_bytes: Larger files are refused before they are read; None is no limit.
-        name: Stands in errors in place of the path; give one for content and pixels.
+        max_pixels: Larger images are refused before memory is allocated; None: no limit.
+        max_bytes: Larger files are refused before they are read; None: no limit.
+        name: Replaces the path in messages; pass one for content and pixels.
         least_side: Decode a JPEG at a half, a quarter or an eighth of its size, while both sides
-            keep so many pixels; None: at its full size. Not the pixels that resizing would give.
+            have at least this many pixels; None: full size. Not the pixels of resizing.
 
     Returns:
         A new image of exactly ``mode`` with an empty ``info``.
 
     Raises:
-        ImageError: If the file is damaged, cut off, too big, no image or no regular file, or has
-            pixels that the rules above refuse.
+        ImageError: If the file is damaged, cut off, too big, not an image or not a regular file, or
+            its pixels are refused by the rules above.
         OSError: The system's own (FileNotFoundError, PermissionError), with the path.
         ValueError: If ``mode`` or ``background`` is not one of the above.
 
@@ -127,16 +127,16 @@ def decode_image(
             result = result.transpose(turn)
         elif result is source:
             result = result.copy()
-        elif result is image:  # out of its reader's class without a copy: 3 % of a JPEG's time
+        elif result is image:  # to the base class without a copy: 3 % of a JPEG's time
             result = image._new(image.im)
-    result.info = {}  # the orientation in it has been applied: nobody is to apply it again
+    result.info = {}  # the orientation is applied already and must not be applied again
     return result
 
 
 def decode_pixels(
     source: Source, *, mode: Literal["RGB", "L"] = "RGB", name: str | None = None
 ) -> Pixels:
-    """Pixels of the image that :func:`decode_image` would give; plain JPEGs take a short cut.
+    """Return the pixels of :func:`decode_image`; plain JPEGs are decoded faster.
 
     Args:
         source: As in :func:`decode_image`.
@@ -144,7 +144,7 @@ def decode_pixels(
         name: As in :func:`decode_image`.
 
     Returns:
-        (H, W, C) uint8, C = 3 or 1; to be read only where the source is an array.
+        (H, W, C) uint8, C = 3 or 1. An array is returned without a copy: do not write to it.
 
     Raises:
         ImageError: As :func:`decode_image`.
@@ -168,11 +168,9 @@ def decode_pixels(
 
 
 def _plain_pixels(content: bytes, mode: Literal["RGB", "L"]) -> Pixels | None:
-    """Pixels of a plain JPEG, turned; None for what the careful reader is to see."""
+    """Return the oriented pixels of a plain JPEG; None for files left to ``decode_image``."""
     header = plain_header(content) if len(content) <= MAX_BYTES else None
-    if header is None:
-        return None
-    if header.height * header.width > MAX_PIXELS:
+    if header is None or header.height * header.width > MAX_PIXELS:
         return None
     pixels = decode_plain(content, header, mode)
     return pixels if pixels is None else _turned(pixels, header.orientation)
@@ -196,7 +194,7 @@ def image_size(
     max_bytes: int | None = MAX_BYTES,
     name: str | None = None,
 ) -> tuple[int, int]:
-    """Size of the image that ``decode_image`` would give, from the header alone.
+    """Return the size of the image of :func:`decode_image`, read from the header.
 
     Args:
         source: As in :func:`decode_image`.
@@ -205,10 +203,10 @@ def image_size(
         name: As in :func:`decode_image`.
 
     Returns:
-        Height and width in pixels, after orientation. That the pixels can be decoded is not said.
+        Height and width in pixels, after orientation. The pixels may still fail to decode.
 
     Raises:
-        ImageError: If the header is damaged, the file too big, no image or no regular file.
+        ImageError: If the header is damaged, the file too big, not an image or not a regular file.
         OSError: The system's own (FileNotFoundError, PermissionError), with the path.
     """
     if isinstance(source, np.ndarray):
@@ -232,7 +230,7 @@ def image_size(
 def _open(
     source: Any, name: str | None, max_pixels: int | None, max_bytes: int | None
 ) -> tuple[Image.Image, str]:
-    """The image, opened and measured but not decoded, and what errors call it."""
+    """Open an image and check its size without decoding it; return it and its name."""
     if isinstance(source, Image.Image):
         name = name or str(getattr(source, "filename", "")) or "PIL image"
         check_size(name, *source.size, max_pixels)
@@ -255,7 +253,7 @@ def _open(
 
 
 def _open_header(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFile.ImageFile:
-    """Open, and read on where a PNG keeps text behind its pixels, as exiftool writes it."""
+    """Open, and read on if a PNG has text after its pixels, as exiftool writes it."""
     image = open_image(stream, name, max_pixels)
     if image.format != "PNG" or image.fp is not stream or "exif" in image.info:
         return image

@@ -1,7 +1,6 @@
-"""Image files as they come from outside: told by content, measured before memory is taken, whole.
+"""Open image files: detect the format, check the size before memory is allocated, refuse damage.
 
-Everything that touches a file or one of Pillow's file readers is here; what the pixels mean is in
-``decode``.
+This file calls Pillow's file readers; ``decode`` converts the pixels.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from PIL import Image, ImageFile, JpegImagePlugin, TiffImagePlugin
 from datamodules.batches.bad_samples import ImageError
 
 MAX_PIXELS = 178_956_970
-"""Default of ``max_pixels``: where Pillow stops by default, twice the size it warns at."""
+"""Default of ``max_pixels``: the size that Pillow refuses, twice the size it warns at."""
 
 MAX_BYTES = 1 << 30
 """Default of ``max_bytes``, the size of a file."""
 
-# Formats that say what they are in their first bytes. Left out on purpose: those that run another
-# program (EPS), that any bytes could be taken for (TGA, PCX), and measurements without a scale
-# (FITS, GRIB, HDF5).
+# Formats with a signature in their first bytes. Not read on purpose: formats that run another
+# program (EPS), that any bytes may match (TGA, PCX), and measurements without a scale (FITS, GRIB,
+# HDF5).
 _FORMATS = ("PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM", "ICO", "QOI")
 _JPEG = b"\xff\xd8\xff"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -37,12 +36,12 @@ _Factory = Callable[[IO[bytes], Any], ImageFile.ImageFile]
 
 
 def refusal(name: str, problem: str, remedy: str) -> ImageError:
-    """Word a refusal; ``repr`` keeps a name with newlines or undecodable bytes on one line."""
+    """Return an error; ``repr`` keeps a name with newlines or undecodable bytes on one line."""
     return ImageError(f"{name!r}: {problem}; {remedy}", name)
 
 
 def damage(name: str, part: str, error: Exception) -> ImageError:
-    """Word what Pillow raised (one of a dozen types) while it read ``part``."""
+    """Return an error for what Pillow raised (one of a dozen types) while it read ``part``."""
     reason = str(error)
     if "unknown pixel mode" in reason:
         problem = f"the {part} has a pixel layout not read here (signed, 32-bit or float colours)"
@@ -55,24 +54,24 @@ def damage(name: str, part: str, error: Exception) -> ImageError:
 
 
 def check_size(name: str, width: int, height: int, max_pixels: int | None) -> None:
-    """Refuse W x H pixels beyond ``max_pixels``; None is no limit."""
+    """Refuse W x H pixels beyond ``max_pixels``; None: no limit."""
     if max_pixels is not None and width * height > max_pixels:
         problem = f"{width} x {height} pixels are more than max_pixels={max_pixels}"
         raise refusal(name, problem, "raise max_pixels if the file can be trusted, or remove it")
 
 
 def check_bytes(name: str, size: int, max_bytes: int | None) -> None:
-    """Refuse a file beyond ``max_bytes``; None is no limit."""
+    """Refuse a file beyond ``max_bytes``; None: no limit."""
     if max_bytes is not None and size > max_bytes:
         problem = f"{size} bytes are more than max_bytes={max_bytes}"
         raise refusal(name, problem, "raise max_bytes if the file can be trusted, or remove it")
 
 
 def open_file(path: str, name: str, max_bytes: int | None) -> io.FileIO:
-    """Open a regular file, looking first: opening a pipe blocks, opening a device may do anything.
+    """Open a regular file; other kinds are refused first, as opening a pipe blocks.
 
     Raises:
-        ImageError: If ``path`` is no regular file, or one of more than ``max_bytes``.
+        ImageError: If ``path`` is not a regular file, or has more than ``max_bytes``.
         OSError: The system's own, with the path: FileNotFoundError, PermissionError and so on.
     """
     try:
@@ -83,7 +82,7 @@ def open_file(path: str, name: str, max_bytes: int | None) -> io.FileIO:
     if not stat.S_ISREG(found.st_mode):
         kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
         kind = kinds.get(stat.S_IFMT(found.st_mode), "device")
-        raise refusal(name, f"expected a file, found a {kind}", "give the path of an image file")
+        raise refusal(name, f"expected a file, found a {kind}", "pass the path of an image file")
     check_bytes(name, found.st_size, max_bytes)
     return io.FileIO(path)
 
@@ -91,8 +90,8 @@ def open_file(path: str, name: str, max_bytes: int | None) -> io.FileIO:
 class _Jpeg(JpegImagePlugin.JpegImageFile):
     """The (first) image of a JPEG or MPO file.
 
-    Stock code reads the EXIF block on opening to find the dots per inch, which costs more than all
-    the rest of the header and lets a broken block warn. Without this override all still works.
+    Pillow reads the EXIF block on opening to find the dots per inch. That takes longer than the
+    other header blocks together and warns about a broken block. The override only saves time.
     """
 
     def _read_dpi_from_exif(self) -> None:
@@ -104,17 +103,17 @@ def open_image(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFil
 
     Args:
         stream: Seekable, at its beginning.
-        name: For the errors.
-        max_pixels: Held against the header before memory for pixels is taken.
+        name: For messages.
+        max_pixels: Compared with the header before memory for pixels is allocated.
 
     Raises:
-        ImageError: If it is no image of a known format, has a damaged header, or is too big.
+        ImageError: If it is not an image of a known format, has a damaged header, or is too big.
     """
     head = stream.read(16)
     kind, factory = ("JPEG", _Jpeg) if head.startswith(_JPEG) else _recognise(head, stream, name)
     if kind == "ICO":
         stream, factory = _largest_icon(head + stream.read(), name, max_pixels)
-    elif kind in ("WEBP", "AVIF", "JPEG2000"):  # take memory when opened, or by another size
+    elif kind in ("WEBP", "AVIF", "JPEG2000"):  # allocate memory when opened, or by another size
         head += stream.read(_HEAD_BYTES)
         check_size(name, *_declared_size(kind, head), max_pixels)
         factory = _avif if kind == "AVIF" else factory
@@ -134,7 +133,7 @@ def open_image(stream: IO[bytes], name: str, max_pixels: int | None) -> ImageFil
 def check_png(content: bytes, name: str) -> None:
     """Refuse a PNG that ends before its end chunk, or with a damaged chunk before its pixels.
 
-    Pillow takes the first where the cut lies between chunks, and both with LOAD_TRUNCATED_IMAGES.
+    Pillow accepts the first if the cut is between chunks, and both with LOAD_TRUNCATED_IMAGES.
     """
     at, before_pixels = len(PNG_SIGNATURE), True
     while at + 12 <= len(content):
@@ -155,7 +154,7 @@ def _crc(chunk: bytes) -> bytes:
 
 
 def _recognise(head: bytes, stream: IO[bytes], name: str) -> tuple[str, _Factory]:
-    for load_readers in (Image.preinit, Image.init):  # the second imports some forty modules
+    for load_readers in (Image.preinit, Image.init):  # the second imports about forty modules
         load_readers()
         for kind in _FORMATS:
             factory, accept = Image.OPEN.get(kind, (None, None))
@@ -181,7 +180,7 @@ def _what_it_is(head: bytes) -> str:
 
 
 def _declared_size(kind: str, head: bytes) -> tuple[int, int]:
-    """Width and height by the first bytes; (0, 0) where they do not tell: the reader will."""
+    """Return width and height by the first bytes; (0, 0) if unknown: Pillow checks later."""
     if kind == "WEBP":
         if head[12:16] == b"VP8X":
             return _little(head[24:27]) + 1, _little(head[27:30]) + 1
@@ -194,7 +193,7 @@ def _declared_size(kind: str, head: bytes) -> tuple[int, int]:
         sizes = [struct.unpack_from(">II", head, end) for end in ends]
         width, height = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
         return width, height
-    start = head.find(b"\xff\x4f\xff\x51")  # memory goes by the code stream, not by the box
+    start = head.find(b"\xff\x4f\xff\x51")  # memory is allocated for the code stream, not the box
     if start < 0 or start + 24 > len(head):
         return 0, 0
     right, bottom, left, top = struct.unpack_from(">IIII", head, start + 8)
@@ -206,7 +205,7 @@ def _little(raw: bytes) -> int:
 
 
 def _avif(stream: IO[bytes], filename: str) -> ImageFile.ImageFile:
-    """An AVIF image, if need be without its EXIF block: a broken one stops the stock reader."""
+    """Open an AVIF image, if necessary without its EXIF block: Pillow fails on a broken one."""
     stock = Image.OPEN["AVIF"][0]
     try:
         return stock(stream, filename)
@@ -220,7 +219,7 @@ def _avif(stream: IO[bytes], filename: str) -> ImageFile.ImageFile:
 
 
 def _largest_icon(data: bytes, name: str, max_pixels: int | None) -> tuple[IO[bytes], _Factory]:
-    """The largest image of an icon as a file of its own: the directory may state another size."""
+    """Return the largest image of an icon as a file: the directory may have a wrong size."""
     try:
         count = struct.unpack_from("<H", data, 4)[0]
         entries = [struct.unpack_from("<BBBBHHII", data, 6 + 16 * i) for i in range(count)]
@@ -240,10 +239,10 @@ def _largest_icon(data: bytes, name: str, max_pixels: int | None) -> tuple[IO[by
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 where there is none or it cannot be read.
+    """Return the EXIF orientation, 1 to 8; 1 if there is none or it cannot be read.
 
-    Looks where ``PIL.ImageOps.exif_transpose`` looks (EXIF, a PNG's text profile, XMP), but never
-    fails, warns or decodes. TIFF images are turned by Pillow as they are read.
+    Reads the same places as ``PIL.ImageOps.exif_transpose`` (EXIF, a PNG's text profile, XMP), but
+    never fails, warns or decodes. Pillow orients TIFF images itself.
     """
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         return 1
@@ -258,7 +257,7 @@ def orientation(image: Image.Image) -> int:
             text = xmp.decode("latin-1") if isinstance(xmp, bytes) else xmp
             match = re.search(r'tiff:Orientation(?:="|>)([0-9])', text)
             found = int(match[1]) if match else None
-    except Exception:  # a broken block of notes takes nothing from the image
+    except Exception:  # broken metadata does not change the pixels
         return 1
     return found if found is not None and 1 <= found <= 8 else 1
 
@@ -267,7 +266,7 @@ _EXIF_INTEGERS = {1: "B", 3: "H", 4: "L", 6: "b", 8: "h", 9: "l"}
 
 
 def exif_orientation(exif: bytes) -> int | None:
-    """Tag 0x0112 of the first directory of an EXIF block."""
+    """Return tag 0x0112 of the first directory of an EXIF block."""
     while exif.startswith(b"Exif\0\0"):
         exif = exif[6:]
     order = {b"II": "<", b"MM": ">"}[exif[:2]]

@@ -1,29 +1,23 @@
-"""Pillow's process-wide switches, neither changed nor relied on.
+"""Decode by Pillow without its process-wide settings: neither changed nor relied on.
 
-Warnings, and ``ImageFile.LOAD_TRUNCATED_IMAGES``: each holds for every thread and for other
-people's code, which may have set it either way.
+Other threads and the user's own code see the same settings, and may have set them either way.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import threading
-import types
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, cast
 
 from PIL import Image, ImageFile, JpegImagePlugin
 
 
-class _QuietThread(threading.local):
-    """Stands where a warnings filter holds its pattern; matches while this thread is in Pillow.
-
-    ``warnings.catch_warnings`` would not do: it swaps one list for the whole process, so threads
-    that overlap can leave each other's list behind, and each swap makes Python repeat warnings that
-    it shows once. This filter is in the list while any thread decodes, and matches in no other.
-    """
+class _InsidePillow(threading.local):
+    """The pattern of a warnings filter that matches in threads that are inside :func:`quiet`."""
 
     active = False
 
@@ -31,58 +25,72 @@ class _QuietThread(threading.local):
         return self.active
 
     def __reduce__(self) -> str:
-        return "_quiet_thread"  # scikit-learn sends the list of filters to its processes
+        return "_inside_pillow"  # scikit-learn pickles the list of filters for its processes
 
 
-_quiet_thread = _QuietThread()
-_QUIET_FILTER = ("ignore", _quiet_thread, Warning, None, 0)
-_decoding, _lock = [0], threading.Lock()  # number of threads inside quiet()
+_inside_pillow = _InsidePillow()
+_FILTER = ("ignore", _inside_pillow, Warning, None, 0)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let no warning out: what Pillow warns about is read all the same, or refused."""
-    _add_decoding(1)
-    before, _quiet_thread.active = _quiet_thread.active, True
+    """Silence warnings of this thread: what Pillow warns about is decoded correctly, or refused.
+
+    ``warnings.catch_warnings`` replaces one list for all threads (cpython#128384). Replace this by
+    it once the oldest supported Python has ``sys.flags.context_aware_warnings`` on by default.
+    """
+    # each call adds the filter once and removes it once: both are atomic, a lock is not needed
+    cast("list[Any]", warnings.filters).insert(0, _FILTER)
+    before, _inside_pillow.active = _inside_pillow.active, True
     try:
         yield
     finally:
-        _quiet_thread.active = before
-        _add_decoding(-1)
+        _inside_pillow.active = before
+        with suppress(ValueError):  # another list was put in its place meanwhile
+            cast("list[Any]", warnings.filters).remove(_FILTER)
 
 
-def _add_decoding(change: int) -> None:
-    """Count the threads inside :func:`quiet`; keep the filter first while there are any."""
-    with _lock:
-        _decoding[0] += change
-        filters = cast("list[Any]", warnings.filters)
-        if change > 0 and not (filters and filters[0] is _QUIET_FILTER):
-            filters[:] = [_QUIET_FILTER, *(each for each in filters if each is not _QUIET_FILTER)]
-        elif not _decoding[0]:
-            filters[:] = [each for each in filters if each is not _QUIET_FILTER]
+def warn_of_truncated_images() -> None:
+    """Warn, once, if the user told Pillow to accept truncated files, which are refused here."""
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        _warn_of_truncated_images()
+
+
+@cache
+def _warn_of_truncated_images() -> None:
+    warnings.warn(
+        "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, but damaged image files are refused all the "
+        'same; on_error="skip" leaves them out, on_error="raise" stops at the first',
+        stacklevel=3,
+    )
 
 
 @cache
 def _strict_load() -> Callable[[ImageFile.ImageFile], object]:
-    """Pillow's ``ImageFile.load`` as it is with LOAD_TRUNCATED_IMAGES off, whatever that is set to.
+    """Return ``load`` of a second copy of ``PIL.ImageFile``, in which the setting is off.
 
-    Turning the switch off for a moment would race with other threads; so the same code gets a copy
-    of its module's globals.
+    Pillow reads LOAD_TRUNCATED_IMAGES from the module on each load and takes no argument for it
+    (Pillow#3482); turning it off for a moment would change what other threads read. Delete this
+    once ``load`` takes the setting as an argument.
     """
-    load = ImageFile.ImageFile.load
-    names = {**vars(ImageFile), "LOAD_TRUNCATED_IMAGES": False}
-    return types.FunctionType(load.__code__, names, load.__name__, load.__defaults__)
+    spec = importlib.util.find_spec("PIL.ImageFile")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    load: Callable[[ImageFile.ImageFile], object] = module.ImageFile.load
+    return load
 
 
-# Formats whose reader takes damage for pixels when LOAD_TRUNCATED_IMAGES is on; the rest raise.
+# With the setting on, these readers return damaged data as pixels; the others raise.
 _LENIENT = frozenset(("JPEG", "MPO", "PNG", "GIF", "BMP", "PPM", "TIFF", "JPEG2000"))
 
 
 def load_whole(image: Image.Image) -> None:
     """Decode all pixels, or raise what Pillow raises.
 
-    To be called before anything else that decodes (a PNG's ``getexif`` does): Pillow marks a
-    image as loaded before it has seen the end, so that a second try is silent.
+    Call it before anything else that decodes (a PNG's ``getexif`` does): Pillow marks an image as
+    loaded before it reaches the end, so that a second try does not raise.
     """
     if (
         not ImageFile.LOAD_TRUNCATED_IMAGES
@@ -94,6 +102,6 @@ def load_whole(image: Image.Image) -> None:
         image.load()
         return
     if isinstance(image, JpegImagePlugin.JpegImageFile) and image.fp is not None:
-        # Stock code adds an end marker where the file lacks one.
+        # Pillow's own load_read adds an end marker if the file lacks one
         vars(image)["load_read"] = image.fp.read
     _strict_load()(image)

@@ -1,4 +1,4 @@
-"""Pixels of any kind to 8 bits a channel by the rules of ``decode_image``, or refused."""
+"""Convert pixels of any depth and mode to 8 bits per channel by the rules of ``decode_image``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .open_image import check_size, damage, refusal
 
 
 def from_pixels(pixels: np.ndarray[Any, Any], name: str, max_pixels: int | None) -> Image.Image:
-    """An image of 8 bits a channel of an array.
+    """Convert an array to an image of 8 bits per channel.
 
     Args:
         pixels: (H, W) or (H, W, C), C in 1 to 4, of bool, uint8, uint16 or float in [0, 1].
-        name: For the errors.
-        max_pixels: The most that are taken; None is no limit.
+        name: For messages.
+        max_pixels: Largest number of pixels; None: no limit.
 
     Raises:
-        ImageError: If the shape, the size or the levels are none of these.
+        ImageError: If the shape, the size or the levels are others.
     """
     if pixels.ndim not in (2, 3) or 0 in pixels.shape or (pixels.ndim == 3 and pixels.shape[2] > 4):
         problem = f"expected pixels (H, W) or (H, W, C) with C in 1 to 4, got shape {pixels.shape}"
-        raise refusal(name, problem, "bring the channels last: pixels.transpose(1, 2, 0)")
+        raise refusal(name, problem, "move the channels to the end: pixels.transpose(1, 2, 0)")
     check_size(name, pixels.shape[1], pixels.shape[0], max_pixels)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
@@ -43,20 +43,20 @@ def from_pixels(pixels: np.ndarray[Any, Any], name: str, max_pixels: int | None)
 
 
 def _scale(levels: np.ndarray[Any, Any], top: int) -> np.ndarray[Any, Any]:
-    """0..top to 0..255, rounded; both tops are odd, so nothing lies half-way."""
+    """Scale 0..top to 0..255, rounded; both maxima are odd, so there are no ties."""
     return ((levels.astype(np.uint32) * 255 + top // 2) // top).astype(np.uint8)
 
 
 def _float_to_8_bits(values: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     low, high = values.min(), values.max()
     if not (low >= 0 and high <= 1):  # NaN fails, too
-        problem = f"float pixels must lie in [0, 1], found {low:.6g} to {high:.6g}"
+        problem = f"float pixels must be in [0, 1], found {low:.6g} to {high:.6g}"
         raise refusal(name, problem, "scale them, or save the image as 8 or 16 bits")
     return (values * 255 + 0.5).astype(np.uint8)
 
 
 def to_8_bits(image: Image.Image, name: str) -> Image.Image:
-    """Bring deep pixels to 8 bits by the stated rules; others come back as they are."""
+    """Convert deep pixels to 8 bits; other images are returned unchanged."""
     top, inverted = _check_tiff(image, name)
     deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     if deep:
@@ -77,7 +77,7 @@ def to_8_bits(image: Image.Image, name: str) -> Image.Image:
 
 
 def _check_tiff(image: Image.Image, name: str) -> tuple[int, bool]:
-    """What a TIFF says of its grey and Pillow leaves aside: the top level, and "0 is white"."""
+    """Return the maximum level of a grey TIFF and whether 0 is white, which Pillow ignores."""
     if not isinstance(image, TiffImagePlugin.TiffImageFile):
         return 65535, False
     tags = image.tag_v2
@@ -90,16 +90,16 @@ def _check_tiff(image: Image.Image, name: str) -> tuple[int, bool]:
 def to_mode(
     image: Image.Image, mode: str, background: tuple[int, int, int], name: str
 ) -> Image.Image:
-    """Bring an image of 8 bits a channel to ``"RGB"`` or ``"L"``.
+    """Convert an image of 8 bits per channel to ``"RGB"`` or ``"L"``.
 
     Args:
         image: The image, with its ``info``.
         mode: ``"RGB"`` or ``"L"``.
-        background: What shows through transparency.
-        name: For the errors.
+        background: Color behind transparent pixels.
+        name: For messages.
 
     Raises:
-        ImageError: If what is transparent cannot be told, or its colour profile is damaged.
+        ImageError: If the transparent color is ambiguous, or the color profile is damaged.
     """
     if image.has_transparency_data:
         return _over(image, background, name).convert(mode)
@@ -122,7 +122,7 @@ def _over(image: Image.Image, background: tuple[int, int, int], name: str) -> Im
 
 
 def _by_table(image: Image.Image, profile: Any, name: str) -> Image.Image:
-    """Convert to sRGB where the profile is nothing but a lookup table; else leave the numbers."""
+    """Convert to sRGB if the profile has only a lookup table; else keep the pixels."""
     tags = profile[128 : 132 + 12 * 64]
     if b"A2B0" not in tags or b"rXYZ" in tags:
         return image

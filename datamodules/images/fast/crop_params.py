@@ -1,22 +1,19 @@
-"""The box of a ``RandomResizedCrop``, drawn as torchvision draws it and in a third of the time.
+"""Draw the crop of a ``RandomResizedCrop`` as torchvision does, in a third of the time.
 
-In a worker thread each of torchvision's calls would pass through the thread's function mode; here a
-generator is handed over instead. The arithmetic is torchvision's own, and it is compared with the
-installed release before it is used: where that draws otherwise, its own method is called.
+In a worker thread each of torchvision's calls passes through the thread's function mode; here the
+generator is an argument. The arithmetic is torchvision's own. It is compared with the installed
+release before its first use; if they differ, torchvision's own method is called.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torchvision.transforms import transforms as v1
 
-from datamodules.batches.kernels import Kernels, kernels
 from datamodules.seeding.thread_rng import Stream, generator_in_use, without_modes
 
 Box = tuple[int, int, int, int]
@@ -29,65 +26,46 @@ LIMITS = (
 
 
 def resized_crop_box(step: Any, height: int, width: int) -> Box:
-    """Top, left, height and width that a v1 or v2 ``RandomResizedCrop`` draws.
+    """Draw top, left, height and width of a v1 or v2 ``RandomResizedCrop``.
 
     Args:
         step: The transform.
         height: Of the image, in pixels.
-        width: As ``height``.
+        width: Of the image, in pixels.
     """
-    scale, ratio = _limits(step)
     kind: Any = type(step)
-    if not _agrees(kind):
-        return _by_torchvision(step, height, width)
+    if not draws_as_torchvision(kind):
+        return _box_by_torchvision(step, height, width)
     with without_modes():
+        # the attributes are read for each sample: a schedule may change them between epochs
+        scale, ratio = tuple(map(float, step.scale[:2])), tuple(map(float, step.ratio[:2]))
         return _box(scale, ratio, height, width, generator_in_use())
 
 
-class SeededCrop:
-    """The draws of a ``RandomResizedCrop`` and of flips, from a sample's seed and in one go.
-
-    Args:
-        step: The crop.
-        flips: Flips that follow it.
-
-    Attributes:
-        agrees: Whether the installed torchvision draws as it is known to.
-    """
-
-    def __init__(self, step: Any, flips: Sequence[Any]) -> None:
-        self.step, self.flips = step, flips
-        kind: Any = type(step)
-        self.agrees = _agrees(kind)
-
-    def draw(self, height: int, width: int, seed: int) -> tuple[Box, list[int]] | None:
-        """Box, and 0 or 1 for each flip, as after ``torch.manual_seed(seed)``.
-
-        Args:
-            height: Of the image, in pixels.
-            width: As ``height``.
-            seed: Below 2^32.
-
-        Returns:
-            None where torch has to be asked: without numba, for a torchvision that draws
-            otherwise, and for the few seeds that a rounding decides.
-        """
-        loops = kernels()
-        if loops is None or not self.agrees or not _loops_agree(loops):
-            return None
-        # asked for each sample: a user may change a step between epochs
-        chances = np.array([flip.p for flip in self.flips], np.float32)
-        drawn = np.empty(4 + len(chances), np.int64)
-        interval = _interval(*_limits(self.step))
-        if not loops.draw_crop(seed, height, width, *interval, chances, drawn):
-            return None
-        top, left, tall, wide, *flips = drawn.tolist()
-        return (top, left, tall, wide), flips
-
-
 def box_of(params: dict[str, Any]) -> Box:
-    """The box in the parameters of a v2 transform."""
+    """Return the box in the parameters of a v2 transform."""
     return params["top"], params["left"], params["height"], params["width"]
+
+
+@lru_cache(maxsize=64)
+def draws_as_torchvision(kind: Any) -> bool:
+    """Return whether the installed torchvision draws the same boxes and leaves the same state.
+
+    Its draws need a function mode, so the first call must not be inside ``without_modes()``.
+    """
+    with Stream() as stream:
+        for seed in range(20):
+            for scale, ratio in LIMITS:
+                size = PROBES[seed % len(PROBES)]
+                step = kind(8, scale=scale, ratio=ratio)
+                stream.generator.manual_seed(seed)
+                expected = _box_by_torchvision(step, *size)
+                state = stream.generator.get_state()
+                stream.generator.manual_seed(seed)
+                box = _box(scale, ratio, *size, stream.generator)
+                if box != expected or not torch.equal(state, stream.generator.get_state()):
+                    return False
+    return True
 
 
 def _box(
@@ -98,14 +76,15 @@ def _box(
     generator: torch.Generator,
 ) -> Box:
     low, high = _log(ratio)
-    draw = torch.empty(1)
+    draw, place = torch.empty(1), torch.empty(1, dtype=torch.int64)
     for _ in range(TRIES):
         area = height * width * draw.uniform_(scale[0], scale[1], generator=generator).item()
         aspect = draw.uniform_(low, high, generator=generator).exp_().item()
         wide, tall = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < wide <= width and 0 < tall <= height:
-            top = torch.randint(0, height - tall + 1, (1,), generator=generator).item()
-            left = torch.randint(0, width - wide + 1, (1,), generator=generator).item()
+            # torch.randint calls random_; on a tensor that exists it takes 1.0 us, not 4.2
+            top = place.random_(0, height - tall + 1, generator=generator).item()
+            left = place.random_(0, width - wide + 1, generator=generator).item()
             return int(top), int(left), tall, wide
     shape = width / height
     if shape < min(ratio):
@@ -117,65 +96,15 @@ def _box(
     return (height - tall) // 2, (width - wide) // 2, tall, wide
 
 
-def _limits(step: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Scale and ratio of a crop."""
-    return tuple(map(float, step.scale[:2])), tuple(map(float, step.ratio[:2]))
-
-
-@lru_cache(maxsize=64)
-def _interval(scale: tuple[float, ...], ratio: tuple[float, ...]) -> tuple[np.float32, ...]:
-    """Lower end and width of the scale, and of the ratio's logarithm."""
-    least, most, low, high = (np.float32(v) for v in (*scale, *_log(ratio)))
-    return least, most - least, low, high - low
-
-
 @lru_cache(maxsize=64)
 def _log(ratio: tuple[float, ...]) -> tuple[float, float]:
     low, high = torch.log(torch.tensor(ratio, dtype=torch.float32)).tolist()
     return low, high
 
 
-@lru_cache(maxsize=64)
-def _agrees(kind: Any) -> bool:
-    """Whether the installed torchvision draws the same boxes and leaves the same state.
-
-    Not to be asked for the first time where function modes are set aside: its draws need one.
-    """
-    with Stream() as stream:
-        for seed, (height, width), (scale, ratio) in _probes():
-            step = kind(8, scale=scale, ratio=ratio)
-            stream.generator.manual_seed(seed)
-            wanted = _by_torchvision(step, height, width)
-            state = stream.generator.get_state()
-            stream.generator.manual_seed(seed)
-            found = _box(scale, ratio, height, width, stream.generator)
-            if found != wanted or not torch.equal(state, stream.generator.get_state()):
-                return False
-    return True
-
-
-@lru_cache(maxsize=4)
-def _loops_agree(loops: Kernels) -> bool:
-    """Whether the installed torch draws what the loops draw."""
-    generator, drawn = torch.Generator(), np.empty(4, np.int64)
-    for seed, (height, width), (scale, ratio) in _probes():
-        interval = _interval(scale, ratio)
-        if loops.draw_crop(seed, height, width, *interval, np.empty(0, np.float32), drawn):
-            generator.manual_seed(seed)
-            if tuple(drawn.tolist()) != _box(scale, ratio, height, width, generator):
-                return False
-    return True
-
-
-def _probes() -> Iterator[tuple[int, tuple[int, int], tuple[Any, Any]]]:
-    for seed in range(20):
-        for limits in LIMITS:
-            yield seed, PROBES[seed % len(PROBES)], limits
-
-
-def _by_torchvision(step: Any, height: int, width: int) -> Box:
-    nothing = torch.empty(1, dtype=torch.uint8).expand(3, height, width)
+def _box_by_torchvision(step: Any, height: int, width: int) -> Box:
+    image = torch.empty(1, dtype=torch.uint8).expand(3, height, width)
     if isinstance(step, v1.RandomResizedCrop):
-        top, left, tall, wide = step.get_params(nothing, step.scale, step.ratio)
+        top, left, tall, wide = step.get_params(image, step.scale, step.ratio)
         return top, left, tall, wide
-    return box_of(step.make_params([nothing]))
+    return box_of(step.make_params([image]))

@@ -1,8 +1,7 @@
-"""The short ways that a transform allows: its crop before the pixels, its last steps by batch."""
+"""Split a transform into head, steps and float tail, and apply it to images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from PIL import Image
@@ -11,118 +10,108 @@ from datamodules.batches.normalize import Normalizer
 from datamodules.images.regions import Boxes
 from datamodules.images.transforms import to_row
 
-from .crop_head import RESIZED_CROPS, CropFirst, crop_first, flat
-from .float_tail import Lifted, lifted
+from .crop_head import RESIZED_CROPS, Head, flatten, split_head
+from .float_tail import FloatTail, split_float_tail
 
-READ = (
+READ_ONCE = (
     *("mean", "std", "dtype", "interpolation", "antialias", "max_size"),
     *("padding", "pad_if_needed"),
 )
 
 
 class FastTransform:
-    """A chain of torchvision's steps, parted in what comes first, between and last.
+    """A chain of torchvision's steps, split into head, steps and float tail.
 
     Args:
-        steps: All but the lifted end.
-        first: ``steps`` again, where their head can be drawn before the pixels are made.
-        end: The lifted end.
-        whole: The transform that was parted.
+        steps: All but the float tail.
+        head: Head and tail of ``steps``, if its crop can be drawn before the image is decoded.
+        float_tail: Conversion to float and ``Normalize``, left to the batch.
+        transform: The transform that was split.
 
     Attributes:
-        is_proved: Whether it made a sample; what fails before may want a tensor from the start.
+        has_run: Whether it made a sample. A transform that fails before may expect tensors.
     """
 
     def __init__(
-        self, steps: list[Any], first: CropFirst | None, end: Lifted | None, whole: Any
+        self, steps: list[Any], head: Head | None, float_tail: FloatTail | None, transform: Any
     ) -> None:
-        self.steps, self.crop_first, self.end = steps, first, end
-        self.is_proved = False
-        self._whole = whole
-        self._parted = _settings(whole)
+        self.steps, self.head, self.float_tail = steps, head, float_tail
+        self.has_run = False
+        self._transform = transform
+        self._settings = _settings(transform)
 
     def check_unchanged(self) -> None:
-        """Refuse a transform that is not what was parted.
+        """Refuse a transform that was changed in place after it was split.
 
         Raises:
-            RuntimeError: If a step was added, taken away or replaced since, or one of ``READ`` was
-                changed; a crop's scale, ratio and size and a flip's p may change.
+            RuntimeError: If a step was added, removed or replaced, or a setting of ``READ_ONCE``
+                changed; scale, ratio and size of a crop and ``p`` of a flip may change.
         """
-        if _settings(self._whole) != self._parted:
+        if _settings(self._transform) != self._settings:
             raise RuntimeError(
-                "the steps of the transform were changed after its images were first asked for; "
-                "assign it anew, dm.train_transform = transform (or eval_transform), or pass "
+                "the steps of the transform changed after its first use; assign it again, "
+                "dm.train_transform = transform (or eval_transform), or pass "
                 'image_options={"fast_transforms": False}'
             )
 
     @property
     def normalizer(self) -> Normalizer | None:
-        """What does the lifted end to a batch."""
-        return None if self.end is None else self.end.normalizer
+        """Applies the float tail to a batch."""
+        return None if self.float_tail is None else self.float_tail.normalizer
 
     @property
-    def takes_seeds(self) -> bool:
-        """Whether all of its draws are the head's, which seeds for itself."""
-        return self.crop_first is not None and not self.crop_first.rest
+    def passes_generators(self) -> bool:
+        """Whether its draws are given the thread's generator and need no function mode."""
+        head = self.head
+        return self.has_run and head is not None and not head.tail and head.passes_generators
 
-    @property
-    def draws_alone(self) -> bool:
-        """Whether it draws from the thread's generator itself, if at all, without a mode's help."""
-        first = self.crop_first
-        return self.is_proved and first is not None and not first.rest and first.head.draws_alone
-
-    def of_boxes(self, image: Boxes, seed: int | None = None) -> Any:
-        """Row of an image that is read by boxes; needs ``crop_first``.
-
-        Args:
-            image: The image.
-            seed: What the random generators are to be seeded by, where they are not yet; needs
-                ``takes_seeds``.
-        """
-        assert self.crop_first is not None
-        pixels = self.crop_first.head(image, seed)
-        if self.crop_first.rest or (self.end is not None and not self.end.fits(pixels)):
-            return self._row(self.crop_first.follow(pixels))
-        self.is_proved = True
+    def from_boxes(self, image: Boxes) -> Any:
+        """Return the row of an image that is read by boxes; needs ``head``."""
+        assert self.head is not None
+        pixels = self.head(image)
+        tail = self.float_tail
+        if self.head.tail or (tail is not None and not tail.normalizer.fits(pixels)):
+            return self._row(self.head.apply_tail(pixels))
+        self.has_run = True
         return pixels
 
-    def of_image(self, image: Image.Image) -> Any:
-        """Row of an image in memory."""
+    def from_image(self, image: Image.Image) -> Any:
+        """Return the row of an image in memory."""
         view: Any = image
         for step in self.steps:
             view = step(view)
         return self._row(view)
 
     def _row(self, view: Any) -> Any:
-        if self.end is not None and not self.end.takes(view):
-            view = self.end.one_by_one(view)
-        self.is_proved = True
+        if self.float_tail is not None and not self.float_tail.can_wait(view):
+            view = self.float_tail(view)
+        self.has_run = True
         return to_row(view)
 
 
 def fast_transform(transform: Any, channels: int) -> FastTransform | None:
-    """The short ways of a transform, or None where it allows none.
+    """Split a transform; None if it has neither a head nor a float tail.
 
-    The random numbers are the same and so are the bits, but for one: an image that the plain way
-    resizes by Pillow is resized by torch, which rounds otherwise (less than 0.05 of
-    255 on average).
+    Random numbers and pixels are those of the transform, with one exception: if it resizes by
+    Pillow, torch resizes here and rounds differently (less than 0.05 of 255 on average).
 
     Args:
-        transform: What is to be called with a PIL image.
+        transform: A callable on a PIL image.
         channels: Of the images.
     """
-    parted = lifted(transform, channels)
-    steps, end = parted if parted is not None else (list(flat(transform)), None)
-    first = crop_first(steps)
-    return None if first is None and end is None else FastTransform(steps, first, end, transform)
+    split = split_float_tail(transform, channels)
+    steps, tail = split if split is not None else (list(flatten(transform)), None)
+    head = split_head(steps)
+    return None if head is None and tail is None else FastTransform(steps, head, tail, transform)
 
 
 def _settings(transform: Any) -> list[Any]:
-    """The steps of a transform, each with what is read of it once."""
+    """Return the steps of a transform, each with its settings that are read once."""
     found: list[Any] = []
-    for step in flat(transform):
-        names: Sequence[str] = READ if type(step) in RESIZED_CROPS else (*READ, "scale")
-        if not type(step).__module__.startswith("torchvision."):
-            names = ()
-        found += [step, repr([getattr(step, name, None) for name in names])]
+    for step in flatten(transform):
+        settings = {}
+        if type(step).__module__.startswith("torchvision."):
+            names = READ_ONCE if type(step) in RESIZED_CROPS else (*READ_ONCE, "scale")
+            settings = {name: value for name, value in vars(step).items() if name in names}
+        found += [step, repr(settings)]
     return found

@@ -1,4 +1,4 @@
-"""A Compose's last steps, taken out of each sample and done once for the batch."""
+"""Apply the last steps of a transform, to float and ``Normalize``, once for the whole batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from datamodules.batches.normalize import Normalizer
 
-from .crop_head import flat, form_after
+from .crop_head import flatten, form_after
 
 NORMALIZE = (v1.Normalize, v2.Normalize)
 TO_TENSOR = (v1.ToTensor, v2.ToTensor)
@@ -21,11 +21,11 @@ KEEP_BYTES = (v2.ToImage, v2.PILToTensor, v1.PILToTensor)
 KEEP_FLOATS = (v2.ToPureTensor, v2.ToImage, v2.Identity)
 
 
-class Lifted:
-    """Conversion to float and ``Normalize``, done by the finishing step to the same bits.
+class FloatTail:
+    """Conversion to float and ``Normalize``, applied to the batch with the same bits.
 
     Args:
-        steps: The user's own steps, for a sample that is no 8-bit image of these channels.
+        steps: The user's own steps, for a sample that is not an 8-bit image of these channels.
         normalizer: Does the same to uint8 batches.
     """
 
@@ -33,46 +33,38 @@ class Lifted:
         self.steps, self.normalizer = list(steps), normalizer
         self.converts = any(type(step) in (*TO_TENSOR, *KEEP_BYTES) for step in self.steps)
 
-    def takes(self, view: Any) -> bool:
-        """Whether the finishing step can do it to what the steps before gave."""
+    def can_wait(self, view: Any) -> bool:
+        """Return whether the normalizer can replace the steps for this image."""
         if isinstance(view, Image.Image):
             return self.converts and view.mode == ("RGB" if len(self.normalizer.mean) == 3 else "L")
         if not isinstance(view, Tensor) or type(self.steps[0]) in TO_TENSOR:  # it refuses tensors
             return False
-        return self.fits(view)
+        return self.normalizer.fits(view)
 
-    def fits(self, pixels: Tensor) -> bool:
-        """Whether the finishing step knows a tensor for an image."""
-        return (
-            pixels.dtype == torch.uint8
-            and pixels.ndim == 3
-            and len(pixels) == len(self.normalizer.mean)
-        )
-
-    def one_by_one(self, view: Any) -> Any:
-        """What the user's steps themselves make of a sample."""
+    def __call__(self, view: Any) -> Any:
+        """Call the user's steps on a sample."""
         for step in self.steps:
             view = step(view)
         return view
 
 
-def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
-    """Part a transform in steps and a lifted end.
+def split_float_tail(transform: Any, channels: int) -> tuple[list[Any], FloatTail] | None:
+    """Split a transform into its steps and a float tail.
 
     Args:
-        transform: What is to be called with a PIL image.
+        transform: A callable on a PIL image.
         channels: Of the images, for a ``ToTensor`` without ``Normalize``.
 
     Returns:
-        The steps before the end, and the end; None where it does not end in a conversion of 8-bit
-        pixels to float32 on the scale 0 to 1, with or without ``Normalize`` after it.
+        The steps before the tail, and the tail; None if the transform does not end with a
+        conversion of 8-bit pixels to float32 from 0 to 1, with or without ``Normalize`` after it.
 
     Example:
-        >>> steps, end = lifted(v1.Compose([v1.CenterCrop(8), v1.ToTensor()]), 3)
-        >>> steps, end.normalizer.mean
+        >>> steps, tail = split_float_tail(v1.Compose([v1.CenterCrop(8), v1.ToTensor()]), 3)
+        >>> steps, tail.normalizer.mean
         ([CenterCrop(size=(8, 8))], (0.0, 0.0, 0.0))
     """
-    steps = list(flat(transform))
+    steps = list(flatten(transform))
     end, normalize = len(steps), None
     while end and type(steps[end - 1]) in (*NORMALIZE, *KEEP_FLOATS):
         if type(steps[end - 1]) in NORMALIZE:
@@ -88,23 +80,19 @@ def lifted(transform: Any, channels: int) -> tuple[list[Any], Lifted] | None:
     while begin and form_after(steps[begin - 1], "pil") is not None:
         begin -= 1
     if type(steps[end - 1]) not in TO_TENSOR and not _gives_tensor(steps[: end - 1]):
-        return None  # a PIL image would pass through the conversion as it is
-    normalizer = _finish(normalize, channels, scale)
-    return None if normalizer is None else (steps[:begin], Lifted(steps[begin:], normalizer))
-
-
-def _finish(normalize: Any, channels: int, scale: Any) -> Normalizer | None:
-    if normalize is None:
-        return Normalizer([0.0] * channels, [1.0] * channels, scale=scale)
-    mean, std = normalize.mean, normalize.std
+        return None  # a PIL image would pass through the conversion unchanged
+    mean, std = ([0.0] * channels, [1.0] * channels)
+    if normalize is not None:
+        mean, std = normalize.mean, normalize.std
     try:
-        return Normalizer([float(v) for v in mean], [float(v) for v in std], scale=scale)
-    except (TypeError, ValueError):  # for the user's step to refuse, or to broadcast
+        normalizer = Normalizer([float(v) for v in mean], [float(v) for v in std], scale=scale)
+    except (TypeError, ValueError):  # left to the user's step, which refuses or broadcasts it
         return None
+    return steps[:begin], FloatTail(steps[begin:], normalizer)
 
 
 def _scale(step: Any) -> Any:
-    """How a conversion brings 8 bits to 0..1; None where it does not."""
+    """Return how a conversion scales 8 bits to 0..1; None if it does not."""
     kind = type(step)
     if kind in TO_TENSOR:
         return "divide" if torch.get_default_dtype() == torch.float32 else None
@@ -115,7 +103,7 @@ def _scale(step: Any) -> Any:
 
 
 def _gives_tensor(steps: Sequence[Any]) -> bool:
-    """Whether steps that begin with a PIL image are sure to end with a tensor."""
+    """Return whether steps that begin with a PIL image always end with a tensor."""
     for step in reversed(steps):
         kind = type(step)
         if kind in KEEP_BYTES:

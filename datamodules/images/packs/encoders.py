@@ -1,4 +1,4 @@
-"""What becomes of one image in a pack: slices, proved equal, or a smaller image."""
+"""Encode one image for a pack: as slices, compared with the file, or resized."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .jpegtran import jpegtran, recut
 
 
 class Options(NamedTuple):
-    """How images are packed.
+    """Options of a pack.
 
     Attributes:
         kind: ``"slice"``, ``"resized-raw"`` or ``"resized-jpeg"``.
         size: Short side of resized images, in pixels.
-        quality: Of JPEGs that are written anew.
+        quality: Of resized JPEGs, 1 to 100.
     """
 
     kind: str
@@ -37,9 +37,9 @@ class Form(NamedTuple):
 
     Attributes:
         form: FILE, SLICES or PIXELS.
-        content: What is stored.
-        reason: Why the file was kept whole; empty where that was the aim.
-        change: Mean difference to the file's pixels, of 255, where it was measured.
+        content: The stored bytes.
+        reason: Why the file was stored unchanged; empty if that was intended.
+        change: Mean difference to the pixels of the file, of 255, if measured.
     """
 
     form: int
@@ -52,7 +52,7 @@ def make_form(options: Options) -> Callable[[bytes, str, bool], Form]:
     """Return ``make(content, name, measure)``, which packs one file.
 
     Raises:
-        RuntimeError: If jpegtran is needed and absent.
+        RuntimeError: If jpegtran is needed and not installed.
     """
     if options.kind == "slice":
         program = jpegtran()
@@ -77,7 +77,7 @@ def _slices(content: bytes, name: str, program: str) -> Form:
     top, left, high, wide = box
     part = decode_box(sliced, *box)
     if not np.array_equal(part, pixels[top : top + high, left : left + wide]):
-        return Form(FILE, content, "its slices decode otherwise")
+        return Form(FILE, content, "its slices decode to other pixels")
     return Form(SLICES, to_bytes(sliced))
 
 
@@ -90,10 +90,10 @@ def _resized(content: bytes, name: str, options: Options, *, measure: bool) -> F
     if options.kind == "resized-raw":
         form = Form(PIXELS, _raw(image))
     elif image is whole and content[:2] == b"\xff\xd8":
-        form = Form(FILE, content)  # small enough as it is: nothing is lost
+        form = Form(FILE, content)  # small enough already: no loss
     else:
         stream = io.BytesIO()
-        grey = _without_colour(np.asarray(image))
+        grey = _is_grey(np.asarray(image))
         written = image.convert("L") if grey else image
         written.save(stream, "JPEG", quality=options.quality, subsampling=0)
         form = Form(FILE, stream.getvalue())
@@ -104,7 +104,7 @@ def _resized(content: bytes, name: str, options: Options, *, measure: bool) -> F
 
 
 def _smaller(image: Image.Image, size: int) -> Image.Image:
-    """The image with a short side of ``size``, or itself where it is not larger."""
+    """Resize the image to a short side of ``size``, if it is larger."""
     width, height = image.size
     short = min(width, height)
     if short <= size:
@@ -115,18 +115,18 @@ def _smaller(image: Image.Image, size: int) -> Image.Image:
 
 def _raw(image: Image.Image) -> bytes:
     pixels = np.asarray(image)
-    if _without_colour(pixels):
+    if _is_grey(pixels):
         pixels = pixels[:, :, :1]
     return np.array(pixels.shape, "<u4").tobytes() + pixels.tobytes()
 
 
-def _without_colour(pixels: npt.NDArray[np.uint8]) -> bool:
+def _is_grey(pixels: npt.NDArray[np.uint8]) -> bool:
     red, green, blue = pixels[..., 0], pixels[..., 1], pixels[..., 2]
     return bool(np.array_equal(red, green) and np.array_equal(red, blue))
 
 
 def _change(whole: Image.Image, packed: Image.Image) -> float:
-    """Mean difference, of 255, between a crop of a quarter of the area made from both."""
+    """Return the mean difference, of 255, between a crop of a quarter of the area of both."""
     views = []
     for image in (whole, packed):
         width, height = image.size

@@ -1,13 +1,13 @@
-"""Packed images on disk: a few large files opened by memory map, refused when they do not hold.
+"""Read packs: many images in a few memory-mapped files, checked when they are opened.
 
 A pack is a folder::
 
-    pack.json      kind, version, sizes of the shards, digest of the index, what became of the files
-    records.npy    (N,) RECORD: where each image lies, and its file's size and time of change
-    names.bin      N names relative to the packed folder, with "/", parted by zero bytes
+    pack.json      kind, version, sizes of the shards, digest of the index, report
+    records.npy    (N,) RECORD: place of each image, and size and mtime of its file
+    names.bin      N names relative to the packed folder, with "/", separated by zero bytes
     00000.bin ...  the images
 
-Nothing in it is a pickle, and every number is checked before it is used.
+It contains no pickle, and every number is checked before it is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORMAT, VERSION = "lightning-datamodules images", 1
 MANIFEST, RECORDS, NAMES = "pack.json", "records.npy", "names.bin"
 PARTIAL = ".partial"  # ending of a pack that is being written
 KINDS = ("slice", "resized-raw", "resized-jpeg")
-FILE, SLICES, PIXELS = 0, 1, 2  # what a record is: an image file, a re-cut JPEG, (H, W, C) bytes
+FILE, SLICES, PIXELS = 0, 1, 2  # forms: an image file, a JPEG with restart markers, (H, W, C) bytes
 RECORD = np.dtype(
     [
         ("shard", "<u4"),
@@ -41,14 +41,14 @@ RECORD = np.dtype(
         ("offset", "<i8"),
         ("length", "<i8"),
         ("size", "<i8"),  # of the file it was made from, in bytes
-        ("changed", "<i8"),  # the file's time of change, in ns
+        ("changed", "<i8"),  # mtime of the file, in ns
     ]
 )
 Records = npt.NDArray[Any]
 
 
 class PackError(ValueError):
-    """A pack that is damaged, unfinished, of another version or made from other data."""
+    """A pack is damaged, unfinished, of another version or made from other files."""
 
 
 class ImagePack:
@@ -61,12 +61,17 @@ class ImagePack:
         kind: ``"slice"``: the pixels of the files; ``"resized-raw"`` and ``"resized-jpeg"``:
             smaller images, with other pixels.
         size: Short side of resized images; 0 for slices.
-        report: What became of the files, as plain values.
-        source: Digest of the packed files' names, sizes and times of change.
+        report: Counts and names of the packed files, as plain values.
+        source: Digest of names, sizes and mtimes of the packed files.
 
     Raises:
-        FileNotFoundError: If there is no such pack; says so where it is still being written.
-        PackError: If it is damaged, cut or of another version.
+        FileNotFoundError: If there is no such pack, or it is still being written.
+        PackError: If it is damaged or of another version.
+
+    Example::
+
+        pack = ImagePack("photos-slice.pack")
+        crop = pack.decode_box(0, top=10, left=20, height=224, width=224)  # (3, 224, 224) uint8
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -88,19 +93,19 @@ class ImagePack:
 
     @property
     def records(self) -> Records:
-        """(N,) RECORD, mapped; read by all processes from the same memory."""
+        """(N,) RECORD, mapped; all processes read the same memory."""
         if self._records is None:
-            # a plain view: a memmap's own indexing takes 5 us
+            # a plain view: indexing a memmap takes 5 us
             self._records = np.asarray(open_array(self.path / RECORDS))
         return self._records
 
     def names(self) -> list[str]:
-        """N names relative to the packed folder."""
+        """Return N names relative to the packed folder."""
         stored = (self.path / NAMES).read_bytes()
         return stored.decode("utf-8", "surrogateescape").split("\0") if stored else []
 
     def rows_of(self, names: Sequence[str], paths: Iterable[str]) -> npt.NDArray[np.int64]:
-        """Find images by name, and see that their files are still those that were packed.
+        """Find images by name, and check that their files did not change since they were packed.
 
         Args:
             names: M names relative to the packed folder, with ``/``.
@@ -110,30 +115,27 @@ class ImagePack:
             (M,) int64, rows in the pack.
 
         Raises:
-            PackError: If an image is not in the pack, or its file changed since; the first is
-                named.
+            PackError: If an image is not in the pack, or its file changed.
         """
         row_of = {name: row for row, name in enumerate(self.names())}
         remedy = "run scripts/pack_images.py again"
-        lost = [name for name in names if name not in row_of]
-        if lost:
+        missing = [name for name in names if name not in row_of]
+        if missing:
             raise PackError(
-                f"pack {str(self.path)!r} lacks {len(lost)} of {len(names)} images, the first is "
-                f"{lost[0]!r}; {remedy}, or give the folder that was packed"
+                f"pack {str(self.path)!r} has no entry for {len(missing)} of {len(names)} images, "
+                f"the first is {missing[0]!r}; {remedy}, or pass the folder that was packed"
             )
         rows = np.fromiter((row_of[name] for name in names), np.int64, len(names))
-        found = [Path(path).stat() for path in paths]
+        stats = [Path(path).stat() for path in paths]
         packed = self.records[rows]
-        sizes = np.array([status.st_size for status in found], np.int64)
-        times = np.array([status.st_mtime_ns for status in found], np.int64)
+        sizes = np.array([status.st_size for status in stats], np.int64)
+        times = np.array([status.st_mtime_ns for status in stats], np.int64)
         changed = np.flatnonzero((packed["size"] != sizes) | (packed["changed"] != times))
         if len(changed):
             at = int(changed[0])
-            what = (
-                f"{packed['size'][at]} bytes then, {sizes[at]} now"
-                if packed["size"][at] != sizes[at]
-                else "another time of change"
-            )
+            what = "another mtime"
+            if packed["size"][at] != sizes[at]:
+                what = f"{packed['size'][at]} bytes then, {sizes[at]} now"
             raise PackError(
                 f"pack {str(self.path)!r} was made before {len(changed)} of {len(names)} images "
                 f"changed, the first is {names[at]!r} ({what}); {remedy}"
@@ -141,14 +143,14 @@ class ImagePack:
         return rows
 
     def stored(self, row: int) -> tuple[int, Bytes]:
-        """Form and bytes of one image, without a copy."""
+        """Return form and bytes of one image, without a copy."""
         shard, form, offset, length, _, _ = self.records[row].item()
         if shard not in self._shards:
             self._shards[shard] = self._map(shard)
         return form, self._shards[shard][offset : offset + length]
 
     def content(self, row: int) -> bytes | npt.NDArray[np.uint8]:
-        """What :func:`decode_image` reads: an image file's bytes, or pixels (H, W, C)."""
+        """Return a source for :func:`decode_image`: the bytes of a file, or pixels (H, W, C)."""
         form, stored = self.stored(row)
         if form == PIXELS:
             return _pixels(stored, self.path)
@@ -161,24 +163,24 @@ class ImagePack:
         mode: Literal["RGB", "L"] = "RGB",
         name: Callable[[], str] | None = None,
     ) -> Boxes:
-        """One image, to be read by boxes: of slices only those that a box touches are decoded.
+        """Return one image that is read by boxes: only the slices of a box are decoded.
 
         Args:
-            row: Which image.
-            mode: What boxes are given in.
-            name: Gives what errors call a file that was kept whole.
+            row: Row of the image.
+            mode: Mode of the boxes.
+            name: Returns the name for messages.
 
         Raises:
             PackError: If its record is damaged.
-            ImageError: If a file that was kept whole cannot be decoded.
+            ImageError: If an unchanged file cannot be decoded.
         """
         form, stored = self.stored(row)
         if form == SLICES:
             return SlicedImage(_sliced(stored, self.path), mode)
         if form == PIXELS:
             return WholeImage(_pixels(stored, self.path), mode)
-        said = f"image {row} of {self.path}" if name is None else name()
-        return WholeImage(decode_pixels(stored.tobytes(), mode=mode, name=said), mode)
+        text = f"image {row} of {self.path}" if name is None else name()
+        return WholeImage(decode_pixels(stored.tobytes(), mode=mode, name=text), mode)
 
     def decode_box(
         self,
@@ -190,10 +192,10 @@ class ImagePack:
         *,
         mode: Literal["RGB", "L"] = "RGB",
     ) -> Tensor:
-        """One box of one image, equal to the bit to decoding the whole and cropping.
+        """Decode one box of one image, equal to the bit to decoding it all and cropping.
 
         Args:
-            row: Which image.
+            row: Row of the image.
             top: First row of the box, in pixels.
             left: First column.
             height: Rows.
@@ -209,7 +211,7 @@ class ImagePack:
         image = self.image(row, mode=mode)
         if min(top, left) < 0 or top + height > image.height or left + width > image.width:
             raise ValueError(
-                f"box {(top, left, height, width)} leaves the image of {image.height} x "
+                f"box {(top, left, height, width)} is not inside the image of {image.height} x "
                 f"{image.width}"
             )
         box = np.array(image.box(top, left, height, width))
@@ -226,9 +228,9 @@ class ImagePack:
             file = self.path / shard_name(shard)
             found = file.stat().st_size if file.is_file() else None
             if found != size:
-                said = "is absent" if found is None else f"has {found:,} bytes"
+                state = "is missing" if found is None else f"has {found:,} bytes"
                 raise PackError(
-                    f"{where} is damaged: {file.name} should have {size:,} bytes and {said}; copy "
+                    f"{where} is damaged: {file.name} should have {size:,} bytes and {state}; copy "
                     "it again, or run scripts/pack_images.py again"
                 )
         try:
@@ -237,9 +239,13 @@ class ImagePack:
         except (OSError, ValueError) as error:
             raise PackError(f"{where} is damaged: its index cannot be read ({error})") from error
         if digest != manifest["index"]:
-            raise PackError(f"{where} is damaged: its index is not the one that was written")
+            raise PackError(
+                f"{where} is damaged: its index was changed; run scripts/pack_images.py again"
+            )
         if records.dtype != RECORD or records.ndim != 1 or len(records) != manifest["count"]:
-            raise PackError(f"{where} is damaged: its index has not {manifest['count']} records")
+            raise PackError(
+                f"{where} is damaged: its index does not have {manifest['count']} records"
+            )
         sizes = np.array([*self._shard_bytes, 0], np.int64)
         known = records["shard"] < len(self._shard_bytes)
         room = sizes[np.where(known, records["shard"].astype(np.int64), -1)]
@@ -251,7 +257,7 @@ class ImagePack:
 
 
 def shard_name(shard: int) -> str:
-    """File name of a shard.
+    """Return the file name of a shard.
 
     Example:
         >>> shard_name(7)
@@ -261,7 +267,7 @@ def shard_name(shard: int) -> str:
 
 
 def index_digest(folder: Path) -> str:
-    """Digest of a pack's index."""
+    """Return the digest of a pack's index."""
     return fingerprint((folder / RECORDS).read_bytes(), (folder / NAMES).read_bytes())
 
 
@@ -271,19 +277,21 @@ def _manifest(path: Path) -> dict[str, Any]:
         if path.with_name(path.name + PARTIAL).is_dir():
             raise FileNotFoundError(
                 f"{where} is not finished: it is being written, or the writing was stopped; wait, "
-                "or run scripts/pack_images.py again, which goes on where it stopped"
+                "or run scripts/pack_images.py again, which resumes it"
             )
-        said = f"is no pack, it lacks {MANIFEST}" if path.exists() else "does not exist"
-        raise FileNotFoundError(f"{where} {said}; make it with scripts/pack_images.py ROOT")
+        state = f"is not a pack, it has no {MANIFEST}" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"{where} {state}; make it with scripts/pack_images.py ROOT")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise PackError(f"{where} is damaged: {MANIFEST} cannot be read ({error})") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise PackError(f"{where} is no pack of images: {MANIFEST} does not say {FORMAT!r}")
+        raise PackError(
+            f"{where} is not a pack of images: the format in {MANIFEST} is not {FORMAT!r}"
+        )
     if manifest.get("version") != VERSION:
         raise PackError(
-            f"{where} has version {manifest.get('version')!r}, this program reads {VERSION}; run "
+            f"{where} has version {manifest.get('version')!r}, this release reads {VERSION}; run "
             "scripts/pack_images.py again"
         )
     types = {"size": int, "count": int, "report": dict, "source": str, "index": str, "shards": list}
@@ -291,7 +299,9 @@ def _manifest(path: Path) -> dict[str, Any]:
     if manifest.get("kind") not in KINDS:
         wrong.append("kind")
     if wrong or not all(isinstance(size, int) and size >= 0 for size in manifest["shards"]):
-        raise PackError(f"{where} is damaged: {MANIFEST} has no right {wrong or ['shards']}")
+        raise PackError(
+            f"{where} is damaged: {MANIFEST} has invalid values of {wrong or ['shards']}"
+        )
     return manifest
 
 
@@ -305,5 +315,5 @@ def _sliced(stored: Bytes, path: Path) -> Sliced:
 def _pixels(stored: Bytes, path: Path) -> npt.NDArray[np.uint8]:
     height, width, channels = stored[:12].view("<u4").tolist() if len(stored) >= 12 else (0, 0, 0)
     if channels not in (1, 3) or height * width * channels != len(stored) - 12 or len(stored) == 12:
-        raise PackError(f"pack {str(path)!r} is damaged: {len(stored)} bytes are no image")
+        raise PackError(f"pack {str(path)!r} is damaged: {len(stored)} bytes are not an image")
     return stored[12:].reshape(height, width, channels)

@@ -1,8 +1,8 @@
-"""A crop decoded from a part of a JPEG that was cut anew with restart markers.
+"""Decode a crop from a part of a JPEG with restart markers.
 
-At a marker the Huffman state and the DC predictors start afresh, so that the intervals between
-markers can be taken out and joined: what covers a box, behind the same header with another height
-and width, is a small JPEG of its own that any decoder reads.
+A restart marker resets the Huffman state and the DC predictors, so the intervals between markers
+can be cut out and joined. The intervals of a box, after the same header with another height and
+width, are a small JPEG that any decoder reads.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from PIL import Image
 from datamodules.images.regions import in_mode
 
 Bytes = npt.NDArray[np.uint8]
-HEAD = 8  # numbers before the starts of a stored re-cut JPEG
+HEAD = 8  # numbers before the starts of a stored JPEG
 UNITS = (8, 16, 24, 32)  # pixels of a coded unit: a block times its sampling factor
 MARGIN = 2  # pixels that smooth chroma upsampling looks beyond a box
 
 
 class NotSliceable(ValueError):
-    """A file that is no JPEG of the plain kind; the message says why. It is kept whole."""
+    """A file is not a plain JPEG and is packed unchanged; the message is the reason."""
 
 
 class Frame(NamedTuple):
-    """What a JPEG's header says.
+    """Header of a JPEG.
 
     Attributes:
         at: Offset of the frame marker.
-        scan: Offset behind the header of the first scan.
+        scan: Offset after the header of the first scan.
         width: Pixels.
         height: Pixels.
         mcu_width: Pixels of a coded unit.
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 
 class Sliced(NamedTuple):
-    """A re-cut JPEG and where its intervals start.
+    """A JPEG with restart markers, and the starts of its intervals.
 
     Attributes:
         data: (B,) uint8, the file.
@@ -71,11 +71,11 @@ def read_frame(data: bytes | Bytes) -> Frame:
     """Read a JPEG's header up to its first scan.
 
     Raises:
-        NotSliceable: If it is no JPEG, or one of a rare kind.
+        NotSliceable: If it is not a JPEG, or of a rare kind.
     """
     content = data if isinstance(data, bytes) else data.tobytes()
     if content[:3] != b"\xff\xd8\xff":
-        raise NotSliceable("no JPEG")
+        raise NotSliceable("not a JPEG")
     at, restart, frame = 2, 0, None
     while at + 4 <= len(content) and content[at] == 0xFF:
         marker, length = content[at + 1], int.from_bytes(content[at + 2 : at + 4], "big")
@@ -96,7 +96,7 @@ def read_frame(data: bytes | Bytes) -> Frame:
 
 
 def _frame(body: bytes) -> tuple[int, int, int, int, int]:
-    """Width, height, unit's width and height, components."""
+    """Return width, height, width and height of a unit, and components."""
     if len(body) < 6 or len(body) != 6 + 3 * body[5]:
         raise NotSliceable("damaged header")
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
@@ -116,10 +116,10 @@ def _frame(body: bytes) -> tuple[int, int, int, int, int]:
 
 
 def cut(sliced: Sliced, top: int, left: int, height: int, width: int) -> tuple[Bytes, int, int]:
-    """The part of a re-cut JPEG that covers a box.
+    """Cut out the part of a JPEG that covers a box.
 
     Args:
-        sliced: The re-cut file.
+        sliced: The JPEG.
         top: First row of the box, in pixels.
         left: First column.
         height: Rows, at least 1.
@@ -129,14 +129,17 @@ def cut(sliced: Sliced, top: int, left: int, height: int, width: int) -> tuple[B
         (B,) uint8, a JPEG; and the box's top and left in its image.
 
     Raises:
-        ValueError: If the box is empty or leaves the image.
+        ValueError: If the box is empty or not inside the image.
     """
     frame, per_row, starts = sliced.frame, sliced.per_row, sliced.starts
     if min(top, left) < 0 or min(height, width) < 1:
-        raise ValueError(f"a box has top, left >= 0 and a size, got {(top, left, height, width)}")
+        raise ValueError(
+            f"a box needs top, left >= 0 and height, width >= 1, got {(top, left, height, width)}"
+        )
     if top + height > frame.height or left + width > frame.width:
         raise ValueError(
-            f"box {(top, left, height, width)} leaves the image of {frame.height} x {frame.width}"
+            f"box {(top, left, height, width)} is not inside the image of {frame.height} x "
+            f"{frame.width}"
         )
     across, down = frame.restart * frame.mcu_width, frame.mcu_height
     rows = -(-frame.height // down)
@@ -150,7 +153,7 @@ def cut(sliced: Sliced, top: int, left: int, height: int, width: int) -> tuple[B
     high = (frame.height if r1 == rows else r1 * down) - r0 * down
     wide = (frame.width if c1 == per_row else c1 * across) - c0 * across
     out[frame.at + 5 : frame.at + 9] = [high >> 8, high & 255, wide >> 8, wide & 255]
-    # each interval ends with its marker, two bytes before the next start: count them anew
+    # each interval ends with its marker, two bytes before the next start: renumber them
     ends = starts[row[:, None] * per_row + np.arange(c0 + 1, c1 + 1)]
     moved = np.concatenate([[0], np.cumsum(end - begin)[:-1]]) + frame.scan - begin
     at = (ends + moved[:, None] - 1).reshape(-1)
@@ -168,10 +171,10 @@ def decode_box(
     *,
     mode: Literal["RGB", "L"] = "RGB",
 ) -> Bytes:
-    """Decode one box, equal to the bit to decoding the whole and cropping.
+    """Decode one box, equal to the bit to decoding the whole image and cropping.
 
     Args:
-        sliced: The re-cut file.
+        sliced: The JPEG.
         top: First row of the box, in pixels.
         left: First column.
         height: Rows.
@@ -179,11 +182,11 @@ def decode_box(
         mode: ``"RGB"``, or ``"L"``: the grey of the RGB image.
 
     Returns:
-        (height, width, C) uint8, a view of what was decoded.
+        (height, width, C) uint8, a view of the decoded part.
 
     Raises:
-        ValueError: If the box leaves the image.
-        RuntimeError: If the data are damaged.
+        ValueError: If the box is not inside the image.
+        RuntimeError: If the data is damaged.
     """
     part, top, left = cut(sliced, top, left, height, width)
     pixels = _decode(part, grey=sliced.frame.components == 1)
@@ -191,10 +194,10 @@ def decode_box(
 
 
 def _decode(part: Bytes, *, grey: bool) -> Bytes:
-    """(H, W, C) uint8, by simplejpeg where it is installed: 1.25 times as fast as Pillow."""
+    """Decode to (H, W, C) uint8, by simplejpeg if installed: 1.25 times as fast as Pillow."""
     try:
         return (_by_simplejpeg() or _by_pillow)(part, grey)
-    except Exception as error:  # Pillow lets through whatever its reader meets
+    except Exception as error:  # Pillow raises many types
         raise RuntimeError(f"a slice cannot be decoded ({error}); the pack is damaged") from error
 
 
@@ -212,10 +215,10 @@ def _by_pillow(part: Bytes, grey: bool) -> Bytes:
 
 
 class SlicedImage:
-    """A re-cut JPEG, of which only the slices that a box touches are decoded.
+    """A JPEG with restart markers, of which only the slices of a box are decoded.
 
     Args:
-        sliced: The re-cut file.
+        sliced: The JPEG.
         mode: ``"RGB"`` or ``"L"``.
     """
 
@@ -224,12 +227,12 @@ class SlicedImage:
         self.height, self.width = sliced.frame.height, sliced.frame.width
 
     def box(self, top: int, left: int, height: int, width: int) -> Bytes:
-        """(height, width, C) uint8; see :class:`~datamodules.images.regions.Boxes`."""
+        """Return (height, width, C) uint8; see :class:`~datamodules.images.regions.Boxes`."""
         return decode_box(self.sliced, top, left, height, width, mode=self.mode)
 
 
 def to_bytes(sliced: Sliced) -> bytes:
-    """A re-cut JPEG with its offsets, as a pack stores it."""
+    """Return a JPEG with its offsets, as a pack stores it."""
     f = sliced.frame
     head = [f.at, f.width, f.height, f.mcu_width, f.mcu_height, f.restart, f.components]
     numbers = np.concatenate([[*head, len(sliced.starts)], sliced.starts]).astype("<u4")
@@ -243,9 +246,9 @@ def from_bytes(stored: Bytes) -> Sliced:
         stored: (B,) uint8.
 
     Raises:
-        ValueError: If the numbers do not fit each other: the pack is damaged.
+        ValueError: If the numbers are inconsistent: the pack is damaged.
     """
-    damaged = ValueError("the offsets of a re-cut JPEG do not fit; the pack is damaged")
+    damaged = ValueError("the offsets of a sliced JPEG are inconsistent; the pack is damaged")
     if len(stored) < 4 * HEAD:
         raise damaged
     head = stored[: 4 * HEAD].view("<u4").tolist()
@@ -261,7 +264,7 @@ def from_bytes(stored: Bytes) -> Sliced:
         and starts[-1] == len(data)
         and bool((np.diff(starts) >= 2).all())
         and at + 9 <= starts[0]
-        and max(width, height) < 1 << 16  # more a frame header cannot hold
+        and max(width, height) < 1 << 16  # the maximum of a frame header
         and across in UNITS
         and down in UNITS
     )

@@ -1,6 +1,6 @@
-"""JPEG files cut anew without loss, so that a crop can be decoded from a part of the file.
+"""Add restart markers to JPEG files without loss, to decode crops from a part of the file.
 
-``jpegtran -restart`` writes restart markers into a JPEG and leaves every coefficient as it is.
+``jpegtran -restart`` adds the markers and does not change any coefficient.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ import numpy as np
 
 from .jpeg_slices import NotSliceable, Sliced, read_frame
 
-ACROSS = 64  # pixels an interval is to be wide; 2 markers cost about 4 bytes
+ACROSS = 64  # target width of an interval in pixels; 2 markers take about 4 bytes
 
 
 def jpegtran() -> str:
-    """Path of ``jpegtran``.
+    """Return the path of ``jpegtran``.
 
     Raises:
-        RuntimeError: If it is not installed; says how to get it.
+        RuntimeError: If it is not installed.
     """
-    found = shutil.which("jpegtran")
-    if found is None:
+    path = shutil.which("jpegtran")
+    if path is None:
         raise RuntimeError(
-            "lossless slices need jpegtran, which is not installed; get libjpeg-turbo's tools: "
+            "lossless slices need jpegtran, which is not installed; install libjpeg-turbo's tools: "
             "'apt install libjpeg-turbo-progs', 'dnf install libjpeg-turbo-utils', "
             "'brew install jpeg-turbo' or 'conda install -c conda-forge libjpeg-turbo', "
             "or pack with --kind resized-raw"
         )
-    return found
+    return path
 
 
 def recut(content: bytes, *, program: str | None = None) -> Sliced:
-    """Write restart markers into a JPEG; every coefficient stays as it is.
+    """Add restart markers to a JPEG without changing any coefficient.
 
-    Progressive files become sequential ones on the way, without loss. Comments, EXIF and profiles
-    are left out: whether the pixels need them is for the caller to prove.
+    Progressive files become sequential, without loss. Comments, EXIF and profiles are removed: the
+    caller checks whether the pixels need them.
 
     Args:
         content: The file.
-        program: Path of jpegtran; None looks for it.
+        program: Path of jpegtran; None: search for it.
 
     Raises:
-        NotSliceable: If the file is not of the plain kind.
-        RuntimeError: If jpegtran is not installed, or was ended from outside.
+        NotSliceable: If the file is not a plain JPEG.
+        RuntimeError: If jpegtran is not installed, or was killed.
     """
     frame = read_frame(content)
     units = -(-frame.width // frame.mcu_width)
@@ -56,11 +56,11 @@ def recut(content: bytes, *, program: str | None = None) -> Sliced:
         capture_output=True,
         check=False,
     )
-    if ran.returncode < 0:  # as Ctrl-C ends it: nothing is known of the file
-        raise RuntimeError(f"jpegtran was ended by signal {-ran.returncode}")
-    if ran.returncode or ran.stderr:  # a warning is damage, which stays as it is
-        said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise NotSliceable(f"jpegtran: {said[-1] if said else f'exit code {ran.returncode}'}")
+    if ran.returncode < 0:  # as by Ctrl-C: not a property of the file
+        raise RuntimeError(f"jpegtran was killed by signal {-ran.returncode}")
+    if ran.returncode or ran.stderr:  # a warning means damage: the file is stored unchanged
+        lines = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise NotSliceable(f"jpegtran: {lines[-1] if lines else f'exit code {ran.returncode}'}")
     data = np.frombuffer(ran.stdout, np.uint8)
     frame = read_frame(data)
     scan = data[frame.scan :]
@@ -69,14 +69,14 @@ def recut(content: bytes, *, program: str | None = None) -> Sliced:
     per_row = units // interval
     rows = -(-frame.height // frame.mcu_height)
     if frame.restart != interval or len(starts) - 1 != per_row * rows:
-        raise NotSliceable("jpegtran set other markers than asked for")
+        raise NotSliceable("jpegtran wrote other markers than requested")
     return Sliced(data, starts.astype(np.int64), frame, per_row)
 
 
 def _interval(units: int, goal: int) -> int:
-    """Units between markers: a divisor of a row's units near ``goal``, or the whole row.
+    """Return the units between markers: a divisor of a row's units near ``goal``, or the row.
 
-    Never one unit alone: smooth upsampling needs more than two chroma samples in a row.
+    Never a single unit: smooth upsampling needs more than two chroma samples in a row.
     """
     fit = [d for d in range(2, units + 1) if units % d == 0 and d <= 4 * goal]
     return min(fit, key=lambda d: abs(math.log(d / goal)), default=units)

@@ -1,4 +1,4 @@
-"""The files that a pack is made from, as they were when they were listed."""
+"""List the files of a pack, and check that they do not change while they are packed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from datamodules.splits.split import fingerprint
 
 
 class Files(NamedTuple):
-    """N files that are packed.
+    """N files to be packed.
 
     Attributes:
         root: The folder.
         names: Sorted names relative to it, with ``/``.
         sizes: (N,) int64, bytes.
-        times: (N,) int64, time of change in ns.
+        times: (N,) int64, mtime in ns.
     """
 
     root: Path
@@ -28,30 +28,30 @@ class Files(NamedTuple):
     times: np.ndarray[Any, Any]
 
     def key(self) -> str:
-        """Digest of names, sizes and times."""
+        """Return a digest of names, sizes and mtimes."""
         return fingerprint("\0".join(self.names), self.sizes, self.times)
 
 
 def list_files(root: Path) -> Files:
-    """All images below a folder, with size and time of change.
+    """List all images below a folder with size and mtime.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there are none.
     """
     paths, _ = list_images(root)
     if not paths:
-        raise ValueError(f"{root} holds no images; {contents(root)}")
+        raise ValueError(f"{root} has no images; {contents(root)}")
     names = list(seen_from([root], paths))
-    found = [Path(path).stat() for path in paths]
-    sizes = np.array([status.st_size for status in found], np.int64)
-    return Files(root, names, sizes, np.array([s.st_mtime_ns for s in found], np.int64))
+    stats = [Path(path).stat() for path in paths]
+    sizes = np.array([status.st_size for status in stats], np.int64)
+    return Files(root, names, sizes, np.array([s.st_mtime_ns for s in stats], np.int64))
 
 
 def read_file(files: Files, i: int) -> bytes:
-    """Content of one file.
+    """Read one file.
 
     Raises:
-        ValueError: If it is no longer the one that was listed.
+        ValueError: If it changed since it was listed.
     """
     path = files.root / files.names[i]
     content = path.read_bytes()

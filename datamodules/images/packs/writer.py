@@ -1,4 +1,4 @@
-"""Writes packs of images: parallel, resumable, proved, and switched in when whole."""
+"""Write packs of images: in parallel, resumable, verified, and renamed when complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .source_files import Files, list_files, read_file
 
 SHARD_BYTES = 256 << 20
 MOST_SHARDS = 512
-SAMPLE = 64  # images whose bytes are compared once more, and whose change is measured
+SAMPLE = 64  # images that are compared after writing, and whose change is measured
 PLAN = "plan.json"
 
 
@@ -57,32 +57,31 @@ def write_pack(
 ) -> ImagePack:
     """Pack all images below a folder.
 
-    Writes ``OUT.partial`` and renames it when everything is written and a sample was compared.
-    Stopped at any time, the next call goes on with the shards that are missing. A pack that holds
-    already is left as it is; one made from other files is replaced when the new one is whole.
+    Writes ``OUT.partial`` and renames it after a sample was compared. If it is stopped, the next
+    call writes the missing shards. An up-to-date pack is returned unchanged; a pack of other files
+    is replaced when the new one is complete.
 
     Args:
         root: Folder of the images.
-        out: Folder of the pack; its parent exists.
-        kind: ``"slice"`` keeps the pixels; ``"resized-raw"`` and ``"resized-jpeg"`` make images
-            smaller.
+        out: Folder of the pack; its parent must exist.
+        kind: ``"slice"`` keeps the pixels; ``"resized-raw"`` and ``"resized-jpeg"`` shrink images.
         size: Short side of resized images; smaller ones are not enlarged.
-        quality: Of JPEGs that are written anew, 1 to 100.
-        workers: Threads; None: the cores this process may use.
-        progress: Called with the files done and the number of files.
+        quality: Of resized JPEGs, 1 to 100.
+        workers: Threads; None: the available cores.
+        progress: Called with the number of files done and of all files.
 
     Raises:
-        ValueError: If there is no image, an option is impossible, or a file changes meanwhile.
-        FileExistsError: If ``out`` is something else than a pack.
-        RuntimeError: If jpegtran is needed and absent, or another process writes this pack.
-        OSError: If the disk is full; what was written stays for the next call.
+        ValueError: If there are no images, an option is invalid, or a file changes meanwhile.
+        FileExistsError: If ``out`` exists and is not a pack.
+        RuntimeError: If jpegtran is needed and not installed, or another process writes this pack.
+        OSError: If the disk is full; finished shards are kept for the next call.
     """
     check_name(kind, KINDS, "kind of pack")
     options = Options(
         kind, 0 if kind == "slice" else size, 0 if kind != "resized-jpeg" else quality
     )
     if size < 1 or not 1 <= quality <= 100:
-        raise ValueError(f"size is at least 1 and quality 1 to 100, got {size} and {quality}")
+        raise ValueError(f"size must be at least 1 and quality 1 to 100, got {size} and {quality}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     make = make_form(options)
@@ -91,7 +90,9 @@ def write_pack(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {str(target.parent)!r} of the pack does not exist")
     if target == files.root or files.root in target.parents:
-        raise ValueError(f"the pack {str(target)!r} would lie in the packed folder; choose another")
+        raise ValueError(
+            f"the pack {str(target)!r} would be inside the packed folder; choose another"
+        )
     with sole_writer(target):
         old = _present(target)
         made = {"kind": options.kind, "size": options.size, "quality": options.quality}
@@ -101,26 +102,26 @@ def write_pack(
         bounds = _prepare(partial, files, {**made, "version": VERSION, "source": files.key()})
         _write_shards(partial, files, bounds, make, workers or usable_cores(), progress)
         with named_writes(partial):
-            report = {"options": made, **_finish(partial, files, len(bounds) - 1)}
+            report = {"options": made, **_join_shards(partial, files, len(bounds) - 1)}
             _manifest(partial, files, bounds, options, report)
         _compare(ImagePack(partial), files, make)
-        _switch_in(partial, target)
+        _rename(partial, target)
     return ImagePack(target)
 
 
 def _present(target: Path) -> ImagePack | None:
-    """The pack that is there; None where there is none, or one that does not hold."""
+    """Return the existing pack; None if there is none, or a damaged one."""
     if not target.exists():
         return None
     if not (target / MANIFEST).is_file():
-        raise FileExistsError(f"{str(target)!r} exists and is no pack; choose another --out")
+        raise FileExistsError(f"{str(target)!r} exists and is not a pack; choose another --out")
     with suppress(PackError):
         return ImagePack(target)
     return None
 
 
 def _prepare(partial: Path, files: Files, plan: dict[str, Any]) -> list[int]:
-    """Make the folder, or keep the shards of a writer that was stopped at the same work."""
+    """Create the folder, or keep the shards of a stopped run with the same plan."""
     n = len(files.names)
     shards = max(-(-int(files.sizes.sum()) // SHARD_BYTES), min(16, -(-n // 64)))
     shards = min(shards, MOST_SHARDS, n)
@@ -150,7 +151,7 @@ def _write_shards(
             if progress is not None:
                 progress(done[0], total)
 
-    pool = ThreadPoolExecutor(workers)  # jpegtran and the decoders let go of the interpreter
+    pool = ThreadPoolExecutor(workers)  # jpegtran and the decoders release the interpreter lock
     try:
         jobs = []
         for shard, (first, last) in enumerate(pairwise(bounds)):
@@ -200,14 +201,14 @@ def _write_shard(
     records_file = partial / f"{shard:05d}.npy"
     with named_writes(records_file, remove=True), records_file.open("wb") as index:
         np.save(index, records, allow_pickle=False)
-    # the last of the three says that the shard is whole
+    # the last of three files: the shard is complete
     _write_whole(
         partial / f"{shard:05d}.json", json.dumps({"kept": kept, "changes": changes}).encode()
     )
 
 
-def _finish(partial: Path, files: Files, shards: int) -> dict[str, Any]:
-    """Join the shards' indexes; returns the report."""
+def _join_shards(partial: Path, files: Files, shards: int) -> dict[str, Any]:
+    """Join the indexes of the shards, and return the report."""
     indexes = [np.load(partial / f"{s:05d}.npy", allow_pickle=False) for s in range(shards)]
     records = np.concatenate(indexes)
     with (partial / RECORDS).open("wb") as index:
@@ -256,24 +257,24 @@ def _manifest(
 
 
 def _compare(pack: ImagePack, files: Files, make: Callable[[bytes, str, bool], Form]) -> None:
-    """Make a sample once more and compare it with what is on the disk."""
+    """Encode a sample again and compare it with the stored bytes."""
     n = len(files.names)
     for i in sorted({n * k // SAMPLE for k in range(SAMPLE)}):
         form, stored = pack.stored(i)
         again = make(read_file(files, i), files.names[i], False)
         if form != again.form or stored.tobytes() != again.content:
             raise RuntimeError(
-                f"what was written for {files.names[i]!r} is not what is read back; the disk or "
-                f"the memory is at fault; remove {str(pack.path)!r} and run the command again"
+                f"the stored bytes of {files.names[i]!r} differ from those written; the disk or "
+                f"the memory is faulty; remove {str(pack.path)!r} and run the command again"
             )
 
 
-def _switch_in(partial: Path, target: Path) -> None:
+def _rename(partial: Path, target: Path) -> None:
     old = target.with_name(target.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
         target.rename(old)
-    partial.rename(target)  # stopped before this, the next call finds every shard written
+    partial.rename(target)  # if stopped before this, the next call finds all shards complete
     shutil.rmtree(old, ignore_errors=True)
     for leftover in (target / PLAN, *target.glob("[0-9]*.json"), *target.glob("[0-9]*.npy")):
         leftover.unlink()

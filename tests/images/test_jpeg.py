@@ -7,9 +7,9 @@ import pytest
 from made_images import blocks, encode, exif_block
 
 from datamodules.batches.bad_samples import ImageError
-from datamodules.images.decode import jpeg_pixels
+from datamodules.images.decode import jpeg
 from datamodules.images.decode.decode import decode_image, decode_pixels
-from datamodules.images.decode.jpeg_header import plain_header
+from datamodules.images.decode.jpeg import plain_header
 
 
 @pytest.fixture(params=["simplejpeg", "torchvision"])
@@ -18,7 +18,7 @@ def decoder(request, monkeypatch):
     if request.param == "simplejpeg":
         pytest.importorskip("simplejpeg")
     else:
-        monkeypatch.setattr(jpeg_pixels, "simplejpeg_decoder", lambda: None)
+        monkeypatch.setattr(jpeg, "simplejpeg_decoder", lambda: None)
     return request.param
 
 
@@ -80,12 +80,12 @@ def test_orientation_is_applied(decoder, number):
     ],
     ids=["cmyk", "cut", "longer", "rgb", "exif", "png", "empty"],
 )
-def test_what_is_not_plain_goes_the_careful_way(decoder, content):
+def test_other_files_are_decoded_by_pillow(decoder, content):
     assert plain_header(content) is None
     agree(content)
 
 
-def test_damage_gives_what_the_careful_reader_gives(decoder):
+def test_damaged_files_give_the_same_answer_as_pillow(decoder):
     random = np.random.default_rng(5)
     whole = encode(blocks(96, 80), "JPEG", quality=90)
     refused = 0

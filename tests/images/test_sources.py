@@ -8,7 +8,7 @@ from PIL import Image
 
 from datamodules import ImageFolderDataModule
 from datamodules.images.decode.decode import decode_image
-from datamodules.images.draft import DraftImages
+from datamodules.images.sources import DraftImages
 from datamodules.images.transforms import eval_preset
 
 
