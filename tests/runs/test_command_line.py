@@ -30,6 +30,7 @@ from script_runs import (  # noqa: F401 - an autouse fixture
         ("--batch_size 8", "did you mean '--data.batch_size'?"),
         ("--lr 1", "did you mean '--model.lr'?"),
         ("--max_epoch 3", "did you mean '--max_epochs'?"),
+        ("--data ImageFolderDataModule --data.pack x", "pass --data.image_options.pack"),
         ("--model.nett resnet18", "did you mean '--model.net'?"),
         ("--data ImageFolder", "did you mean 'ImageFolderDataModule'? known: CIFAR10DataModule, "),
         ("--data datamodules.samples.digitz", "did you mean 'digits'?"),
