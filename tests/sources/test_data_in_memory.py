@@ -107,7 +107,7 @@ def test_sources_in_memory_pass_the_contract():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pl.DataFrame({"x": [], "label": []}), "path=DataFrame holds column names and no rows"),
+        (pl.DataFrame({"x": [], "label": []}), "path=DataFrame has column names but no rows"),
         (pl.DataFrame({"x": [1.0] * 9, "labl": ["a"] * 9}), "path=DataFrame has no column 'label'"),
         (
             pd.DataFrame([[1, 2, "a"]] * 9, columns=["x", "x", "label"]),
@@ -189,7 +189,7 @@ def test_a_checkpoint_keeps_no_table_and_predicts_a_frame(tmp_path):
     )
     whole = TabularDataModule.load_from_checkpoint(checkpoint, predict_path=parquet(tmp_path))
     assert same(list(loaded.batches("predict")), list(whole.batches("predict")))
-    with pytest.raises(ValueError, match=r"written with path=<DataFrame> of your own.* pass path="):
+    with pytest.raises(ValueError, match=r"written with your own path=<DataFrame>, .* pass path="):
         TabularDataModule.load_from_checkpoint(checkpoint).setup()
 
 
@@ -201,7 +201,7 @@ def test_a_checkpoint_keeps_no_text_and_predicts_a_list(tmp_path):
     loaded = TextDataModule.load_from_checkpoint(checkpoint, predict_path=["word3", "one of two"])
     assert loaded.preview("predict").input_ids.shape[0] == 2
     assert loaded.predict_keys == [0, 1]
-    with pytest.raises(ValueError, match=r"written with path=<list> of your own.* pass path="):
+    with pytest.raises(ValueError, match=r"written with your own path=<list>, .* pass path="):
         TextDataModule.load_from_checkpoint(checkpoint).setup()
 
 
@@ -247,7 +247,7 @@ def test_texts_in_memory_have_the_batches_of_their_parquet_file(tmp_path):
             "column for target= of path=DataFrame 'label'; did you mean 'labels'",
         ),
         ({"path": pl.DataFrame({"text": ["a"]}), "target": 3}, "target=3, but .* has 1 columns"),
-        ({"path": pl.DataFrame({"text": [1.5], "label": ["a"]})}, "must hold texts, .*row 0"),
+        ({"path": pl.DataFrame({"text": [1.5], "label": ["a"]})}, "must contain texts, .*row 0"),
     ],
 )
 def test_texts_in_memory_that_do_not_fit_are_refused(tmp_path, monkeypatch, arguments, message):

@@ -108,7 +108,7 @@ def test_a_transform_of_ones_own_has_to_be_given_again(tmp_path):
     trainer.save_checkpoint(tmp_path / "x.ckpt")
     loaded = ImageFolderDataModule.load_from_checkpoint(tmp_path / "x.ckpt", predict_path=root)
     with pytest.raises(
-        ValueError, match=r"eval_transform=<Resize> of your own.* pass eval_transfor"
+        ValueError, match=r"your own eval_transform=<Resize>, .* pass eval_transfor"
     ):
         loaded.predict_dataloader()
     loaded.eval_transform = v2.Resize((8, 8))

@@ -164,7 +164,7 @@ def test_the_test_file_of_train_and_test_files_is_not_cut(people):
     dm.setup()
     assert (len(dm.train_dataset), len(dm.val_dataset), len(dm.test_dataset)) == (54, 6, 1)
     with pytest.raises(
-        ValueError, match=r"test_split=0.1 was given, but the source has a test part"
+        ValueError, match=r"test_split=0.1 was given, but the source has a test split"
     ):
         TabularDataModule(people, "label", test_path=other, test_split=0.1).setup()
 
