@@ -23,7 +23,7 @@ from script_runs import run_folder
 from torchvision.transforms import v2
 
 from datamodules import CIFAR10DataModule, ImageFolderDataModule
-from tests.sources.test_cifar10 import write_batches
+from tests.sources.test_cifar10_files import write_batches
 
 PLAIN = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 ROOT = str(Path(__file__).parents[2])
