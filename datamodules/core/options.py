@@ -121,6 +121,9 @@ def save_options(dm: DataModule, frame: FrameType | None) -> None:
         warnings.filterwarnings("ignore", message="Attribute .* is an instance of `nn.Module`")
         # not to the logger: the model may have hyperparameters of the same names
         dm.save_hyperparameters(frame=frame, logger=False)
+    if frame is not None:  # LightningCLI saves its config, which lacks the defaults of these
+        for name in DataModuleOptions.__annotations__:
+            dm.hparams.setdefault(name, frame.f_locals[name])
     check_options(dm.hparams)
     plain_options = plain(dict(dm.hparams))
     dm._set_hparams(plain_options)

@@ -77,7 +77,9 @@ def test_damaged_gzip_names_the_file_of_texts(tmp_path):
 def test_damaged_gzip_names_the_label_table(tmp_path):
     path = tmp_path / "labels.csv.gz"
     path.write_bytes(damaged_gzip("file,label\na.png,x\n"))
-    with pytest.raises(ValueError, match=r"labels\.csv\.gz cannot be read as a table: .* anew"):
+    with pytest.raises(
+        ValueError, match=r"labels\.csv\.gz cannot be read as a table: corrupt .* export it again"
+    ):
         read_label_table(path, tmp_path, file_column="file", target="label")
 
 

@@ -10,6 +10,7 @@ import pytest
 from plan_ranks import EPOCHS, KINDS, ROWS, SEED, Numbered, module_of
 from warm_start import run_warm
 
+from datamodules.core.inside import plan_of
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "plan_ranks.py"
@@ -29,7 +30,7 @@ def ranks():
 
 def planned(kind, epoch, rank, world=2):
     dm = module_of(kind)
-    plan = dm.plan(Numbered())
+    plan = plan_of(dm)
     sampler = ShardedBatchSampler(
         plan, ROWS, num_replicas=world, rank=rank, seed=SEED, uneven=dm.hparams["uneven"]
     )
