@@ -140,6 +140,7 @@ def test_options_are_checked(folder):
         module(folder, max_errors=-1)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("devices", "num_workers"), [(1, 0), (2, 2)])
 def test_every_rank_takes_the_same_steps(folder, devices, num_workers):
     command = (HELPERS / "skipping_ranks.py", folder, str(devices), str(num_workers))

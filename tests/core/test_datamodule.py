@@ -51,6 +51,7 @@ def trainer(tmp_path, **flags):
     return L.Trainer(**{**quiet, **flags})
 
 
+@pytest.mark.runs
 def test_a_users_own_datamodule_passes_the_contract():
     check_datamodule(Own, contexts=("fork", "forkserver", "spawn"))
 
@@ -82,6 +83,7 @@ def ranks():
     return found
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("workers", EQUAL)
 def test_two_processes_equal_the_plan(ranks, workers):

@@ -91,6 +91,7 @@ print(printed([member, partial(member, by=2), Scale(), {"scale": Scale().__call_
 """
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(300)
 def test_is_the_same_in_every_process():
     said = {

@@ -127,6 +127,7 @@ def test_with_a_slice_pack_splits_labels_and_batches_are_the_same(photos, tmp_pa
     assert packed.train_dataset.describe(0) == plain.train_dataset.describe(0)
 
 
+@pytest.mark.runs
 @needs_jpegtran
 def test_spawned_workers_read_a_pack(photos, tmp_path):
     write_pack(photos, tmp_path / "x.pack")
@@ -298,6 +299,7 @@ w.write_pack(sys.argv[1], sys.argv[2], kind="resized-raw", size=32, workers=1)
 """
 
 
+@pytest.mark.runs
 def test_a_second_writer_is_refused_and_a_killed_one_leaves_nothing_in_the_way(
     photos, tmp_path, monkeypatch
 ):
@@ -337,6 +339,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, before)  # what measures coverage writ
 """
 
 
+@pytest.mark.runs
 def test_a_full_disk_is_an_error_and_what_was_there_stays(photos, raw_pack, tmp_path):
     (photos / "dog" / "00.jpg").unlink()
     program = tmp_path / "full.py"

@@ -51,6 +51,7 @@ def epochs(dm, splits=("train", "val")):
         yield [list(loader) for loader in loaders]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("way", WAYS)
 def test_pixels_are_those_without_and_each_file_is_read_once(tmp_path, way):
     splits = ["train"] if way in ("forkserver", "spawn") else ["train", "val"]
@@ -103,6 +104,7 @@ def in_place(image):
     return image
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("load", [as_image, as_grey, as_tensor, as_array])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_load_gives_is_kept_and_nobody_can_spoil_it(load, workers):
@@ -216,6 +218,7 @@ def test_many_threads_and_processes_append_without_losing_a_byte(tmp_path):
         assert np.array_equal(pixels, image(k))
 
 
+@pytest.mark.runs
 def test_the_memory_is_free_again_when_the_maker_goes(monkeypatch):
     cache = RamCache(1 << 20)
     there, copy = cache.folder, pickle.loads(pickle.dumps(cache))

@@ -50,6 +50,7 @@ def test_pairs_and_samples_are_those_counted_by_hand():
     assert (first.name, first.target, first.answer) == ("row 20", "c (0%)", "a (100%)")
 
 
+@pytest.mark.runs
 def test_two_ranks_find_what_one_finds(tmp_path):
     output = run_warm(PROGRAM, tmp_path, timeout=150)
     lines = [line for line in output.splitlines() if line.startswith("SEEN ")]

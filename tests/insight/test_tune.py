@@ -215,6 +215,7 @@ def test_ctrl_c_ends_the_search_and_its_workers(tmp_path, monkeypatch, capsys):
     assert not out.with_suffix(".json").exists()
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is Linux's")
 def test_h03_the_script_on_one_core_tries_no_more_than_one_worker_and_leaves_no_child(
     tmp_path, capfd, recwarn

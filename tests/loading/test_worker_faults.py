@@ -78,6 +78,7 @@ def test_enough_shared_memory_is_no_warning(monkeypatch, free, workers):
     assert len(next(iter(module(num_workers=workers).train_dataloader())).inputs) == 4
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(100)
 def test_a_read_that_hangs_is_named_within_the_limit(monkeypatch):
     monkeypatch.setattr(torch_data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # of the shutdown

@@ -51,6 +51,7 @@ def on_ranks(tmp_path_factory):
     return [found for _, found in sorted(map(json.loads, lines))], alone
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("by_turns", [True, False], ids=["by turns", "one rank without a batch"])
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])

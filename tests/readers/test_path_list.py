@@ -87,6 +87,7 @@ class Touched(Dataset):
             assert int(self.images.targets[row]) >= 0
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("forkserver", 2), ("spawn", 1)])
 def test_h20_a_worker_that_reads_200_000_paths_grows_by_less_than_8_mib(context, workers):

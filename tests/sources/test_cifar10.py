@@ -61,6 +61,7 @@ def stub(dataset_class=Stub, **options):
     return CIFAR10DataModule("nowhere", dataset_class=dataset_class, **{"padding": 1, **options})
 
 
+@pytest.mark.runs
 def test_the_tensor_path_passes_the_contract_with_any_workers():
     check_datamodule(stub, contexts=CONTEXTS)
 

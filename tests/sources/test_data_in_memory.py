@@ -158,6 +158,7 @@ def test_frames_are_recognized_and_other_values_are_not():
     assert not any(map(is_frame, ("x.csv", None, [1], {"a": 1}, np.zeros(2))))
 
 
+@pytest.mark.runs
 def test_pandas_is_not_imported_for_a_polars_frame():
     code = """
 import sys

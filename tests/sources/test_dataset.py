@@ -33,10 +33,12 @@ def make_table(**options):
     return DatasetDataModule(table(), **options)
 
 
+@pytest.mark.runs
 def test_the_contract_holds_for_a_dataset_that_is_split():
     check_datamodule(make_table, contexts=("fork", "spawn"))
 
 
+@pytest.mark.runs
 def test_a_worker_that_starts_afresh_imports_no_more_than_it_needs():
     options = {"multiprocessing_context": "spawn", "persistent_workers": False}
     rows = Imported(range(2))

@@ -45,6 +45,7 @@ def twelve(tmp_path_factory):
     return class_folders(tmp_path_factory.mktemp("twelve"), {"a": 12, "b": 12, "c": 12})
 
 
+@pytest.mark.runs
 def test_class_folders_pass_the_contract_with_any_workers(twelve):
     check_datamodule(
         lambda **options: ImageFolderDataModule(twelve, image_size=8, **options), contexts=CONTEXTS

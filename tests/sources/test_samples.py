@@ -35,6 +35,7 @@ def test_digits_are_scikit_learns_pixel_by_pixel(cache):
     assert sizes == [1797 - 2 * 180, 180, 180]
 
 
+@pytest.mark.runs
 def test_digits_pass_the_contract(cache):
     check_datamodule(lambda **options: samples.digits(**options))
 

@@ -61,6 +61,7 @@ def test_the_contract_of_every_source_holds(people, encode):
     check_datamodule(lambda **options: made(people, encode=encode, **options))
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_workers_that_start_afresh_give_the_same_batches(people, context):
@@ -274,6 +275,7 @@ def test_numbers_to_be_predicted_are_read_as_train_wrote_them(tmp_path):
         assert value == pytest.approx(1234)
 
 
+@pytest.mark.runs
 @pytest.mark.timeout(280)
 def test_two_processes_see_what_one_sees(tmp_path):
     rows = [[i, i * 0.5 % 7, "abc"[i % 3], i % 2] for i in range(101)]

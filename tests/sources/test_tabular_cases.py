@@ -73,6 +73,7 @@ def test_h10_a_class_of_one_stays_in_train(cases_dir):
     assert sorted(rows_of(dm) + rows_of(dm, "val")) == list(range(30))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.timeout(280)
 def test_h19_a_parquet_reader_leaves_no_handle_open(tmp_path, context):

@@ -52,6 +52,7 @@ def decoded(dm, ids):
     return Tokenizer.from_str(dm.fitted["tokenizer"]).decode(ids.tolist()).strip()
 
 
+@pytest.mark.runs
 def test_it_keeps_the_contract_of_every_source(file):
     check_datamodule(lambda **options: make(file, **options), contexts=("fork", "spawn"))
 

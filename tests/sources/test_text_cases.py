@@ -270,6 +270,7 @@ def test_texts_are_tokenised_once(file, monkeypatch, cache):
     assert sorted(p.name for p in file.parent.iterdir()) == ["cache", "texts.csv"]
 
 
+@pytest.mark.runs
 def test_one_and_two_processes_see_the_same(tmp_path, file):
     program = Path(__file__).parents[1] / "helpers" / "text_ranks.py"
     seen = {}

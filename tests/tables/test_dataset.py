@@ -137,6 +137,7 @@ def private_mib():
     return kib / 1024
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.timeout(120)

@@ -184,6 +184,7 @@ def private_growth(dataset, queue):
     queue.put((os.getpid(), private() - before))
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux counts pages")
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_h20_200_000_texts_cost_a_worker_under_8_mib(context):

@@ -73,6 +73,7 @@ print(hashlib.sha256(content.encode()).hexdigest())
 """
 
 
+@pytest.mark.runs
 def test_the_same_rows_give_the_same_tokenizer_in_every_process(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
@@ -269,6 +270,7 @@ print("done")
 """
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_after_tokenizing_neither_warns_nor_hangs(tmp_path):
     (tmp_path / "forks.py").write_text(FORKS)
