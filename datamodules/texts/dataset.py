@@ -91,6 +91,10 @@ class FlatRows:
             raise IndexError(f"row {index} of {len(self)}")
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
+    def content(self, rows: Indices) -> bytes:
+        """Return the bytes of the given rows, concatenated."""
+        return b"".join(self[int(row)].tobytes() for row in rows)
+
     def lengths(self) -> Indices:
         """Return the length (N,) int64 of each row."""
         return np.diff(self.offsets)

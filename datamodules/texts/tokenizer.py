@@ -273,7 +273,7 @@ def _parts(texts: FlatRows, rows: Indices | None = None) -> Iterator[bytes | Ind
         yield texts.values.tobytes()
         yield texts.offsets
     else:
-        yield b"".join(texts[int(row)].tobytes() for row in rows)
+        yield texts.content(rows)
         yield texts.lengths()[rows]
 
 
