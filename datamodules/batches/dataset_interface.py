@@ -145,6 +145,15 @@ class SkipsBadSamples(Protocol):
         ...
 
 
+@runtime_checkable
+class ShrinksForWorkers(Protocol):
+    """A dataset with parts that a worker process does not need."""
+
+    def for_workers(self) -> Any:
+        """Return the dataset to send to a spawned worker process."""
+        ...
+
+
 class DefersNormalization(Protocol):
     """A dataset that leaves the normalization of its images to the whole batch."""
 

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 from datamodules.batches.bad_samples import BadFile, PartBatch, unreadable
 from datamodules.batches.batch import RowBatch
 from datamodules.batches.collate import StackError
-from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.batches.dataset_interface import DatasetInterface, ShrinksForWorkers
 from datamodules.batches.nested import map_tensors
 from datamodules.batches.normalize import Normalizer
 from datamodules.sampling.sharded_sampler import Keys
@@ -69,7 +69,9 @@ class KeyedDataset(Dataset[Any]):
         self.reading: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_own": None}
+        data = self.dataset  # pickled for worker processes
+        data = data.for_workers() if isinstance(data, ShrinksForWorkers) else data
+        return {**self.__dict__, "dataset": data, "interface": DatasetInterface(data), "_own": None}
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -163,6 +164,12 @@ class RowDataset(Dataset[Any]):
     ) -> None:
         self.packed, self.flat_target, self.one_hot = packed, flat_target, one_hot
         self.names, self.raw = names, raw
+
+    def for_workers(self) -> RowDataset:
+        """Return the dataset without the raw cells, which are pickled and not shared."""
+        slim = copy(self)
+        slim.raw = None
+        return slim
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
 import warnings
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import lightning as L
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from contract import check_datamodule, same
 from warm_start import run_warm
 
 from datamodules.batches.batch import TabularInputs
+from datamodules.loading.fetch import KeyedDataset
 from datamodules.tabular import TabularDataModule
 from models import Classifier, Regressor
 
@@ -329,3 +333,15 @@ def test_a_plain_module_takes_the_batches(people, tmp_path):
     layer = torch.nn.Linear(dm.input_sizes["num_numeric"], dm.num_classes)
     for x, y in dm.train_dataloader():
         torch.nn.functional.cross_entropy(layer(x), y).backward()
+
+
+def test_a_spawned_worker_gets_the_encoded_rows_alone():
+    frame = pl.DataFrame({"a": np.random.default_rng(0).random(50_000), "y": [0, 1] * 25_000})
+    dm = TabularDataModule(frame, "y", batch_size=32)
+    keyed = KeyedDataset(dm.train_dataset)
+    sent = io.BytesIO()
+    ForkingPickler(sent, pickle.HIGHEST_PROTOCOL).dump(keyed)  # tensors go by shared memory
+    assert len(sent.getvalue()) < 10_000
+    rows = pickle.loads(pickle.dumps(keyed)).__getitems__([0, 5])
+    assert torch.equal(rows.inputs, keyed.__getitems__([0, 5]).inputs)
+    assert dm.train_dataset.sample(0).cells, "this process keeps the cells"
