@@ -62,7 +62,7 @@ def check_transforms(then: Mapping[str, str] | None, now: Mapping[str, str]) -> 
         if then.get(name, now[name]) != now[name]:
             before, after = _differing(then[name], now[name])
             raise RuntimeError(
-                f"the checkpoint lies in the middle of an epoch that was begun with another "
+                f"the checkpoint was written in the middle of an epoch with another "
                 f"{name}: it was {before}, now it is {after}; resume with the same {name}, or from "
                 "an end-of-epoch checkpoint"
             )
@@ -114,7 +114,7 @@ def _members(parts: Mapping[Any, Any]) -> str:
 def _function(function: types.FunctionType) -> str:
     name = function.__qualname__
     if function.__module__.split(".")[0] == OURS:
-        return name  # may be mended from release to release
+        return name  # its code may change from release to release
     held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:

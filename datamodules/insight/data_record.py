@@ -110,7 +110,7 @@ def plain_or_text(value: Any) -> Any:
 
 
 def transform_text(dataset: Any) -> str | None:
-    """The transform of a dataset of this project, or of any with ``transform``, as text."""
+    """Return the transform of a dataset as text, or None."""
     found = input_transform(dataset)
     if found is None:
         return None
@@ -119,12 +119,12 @@ def transform_text(dataset: Any) -> str | None:
 
 
 def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
-    """What a look that makes no sample finds: cheap, and no transform is asked.
+    """Return the findings that need no sample: nothing is read or transformed.
 
-    Of settings, labels, splits and data in memory; contents are not compared and no file is read.
+    They are about settings, labels, splits and data in memory; contents are not compared.
 
     Returns:
-        ``inspected``, which says how far, and ``findings``, each as plain values.
+        ``inspected``, what was inspected, and ``findings``, each as plain values.
     """
     if not isinstance(dm, DataModule):
         return {"inspected": f"not inspected; {REST}", "findings": []}

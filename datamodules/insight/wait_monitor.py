@@ -11,82 +11,85 @@ import lightning as L
 import torch
 
 logger = logging.getLogger(__name__)
-ADVISED = 0.1  # idle shares below this are not worth a line
-FEW = 16_384  # places of a mask that are added up in 10 us (torch 2.14, one thread)
+ADVISED = 0.1  # no advice below this idle share
+FEW = 16_384  # positions of a mask that are summed in 10 us (torch 2.14, one thread)
 
 
 class Clock(Protocol):
-    """Marks moments on the time line of what computes."""
+    """Measures time on the processor that computes the training step."""
 
     def mark(self) -> Any:
-        """A moment; must not wait for the device."""
+        """Return the current moment, without waiting for the device."""
 
     def wait(self) -> None:
-        """Wait until every moment marked so far has passed."""
+        """Wait until all marked moments have passed."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Time between two moments that have passed."""
+        """Return the seconds between two moments that have passed."""
 
 
 class HostClock:
-    """The time line of a CPU: what the host does is what computes."""
+    """The host's clock, for training on a CPU."""
 
     def mark(self) -> float:
-        """Now."""
+        """Return the current time."""
         return time.perf_counter()
 
     def wait(self) -> None:
-        """The host never runs ahead of itself."""
+        """Do nothing: the host is never ahead of itself."""
 
     def seconds(self, start: float, end: float) -> float:
-        """Time between two moments."""
+        """Return the seconds between two moments."""
         return end - start
 
 
 class DeviceClock:
-    """The time line of a CUDA stream, by events.
+    """Events of a CUDA stream.
 
-    The host runs ahead of a device: with 20 ms to load and a device step of 30 ms it waits for
-    data most of the time, and the device is never idle. Only the device's events tell.
+    The host runs ahead of the device: with 20 ms of loading and a device step of 30 ms the host
+    waits for data most of the time, but the device is never idle. Only device events show this.
     """
 
     def mark(self) -> torch.cuda.Event:
-        """An event behind what is queued so far."""
+        """Record an event after the queued work."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
     def wait(self) -> None:
-        """Wait for what is queued; called once an epoch."""
+        """Wait for the queued work; called once per epoch."""
         torch.cuda.synchronize()
 
     def seconds(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-        """Time between two events on the device."""
+        """Return the seconds between two events on the device."""
         return float(start.elapsed_time(end)) / 1000
 
 
 class DataWaitMonitor(L.Callback):
-    """Logs the share of each training epoch in which what computes stood idle for want of data.
+    """A callback that logs the share of each training epoch spent waiting for data.
 
-    Logged once an epoch, on rank 0's own clock: ``train_data_wait`` (0 to 1) and
-    ``train_samples_per_second``; of batches with an attention mask ``train_tokens_per_second``,
-    padding left out, and ``train_padding`` (0 to 1). All stand in the progress bar.
+    It logs once per epoch, measured on rank 0: ``train_data_wait`` (0 to 1) and
+    ``train_samples_per_second``; for batches with an attention mask also
+    ``train_tokens_per_second`` (without padding) and ``train_padding`` (0 to 1). All are shown in
+    the progress bar.
 
-    After the first epoch in which more than a tenth was idle, one line says so and what to do;
-    where data keep up nothing is said. Validation is left out, and so is the first batch of an
-    epoch, in which workers start. On the CPU, the time between two steps that other callbacks
-    spend counts as waiting.
+    After the first epoch that waits more than a tenth of its time, it logs one line of advice.
+    Validation is not measured, nor is the first batch of an epoch, when workers start. On the CPU,
+    time that other callbacks take between two steps counts as waiting.
 
     Args:
-        clock: What tells the time; None: the host's clock on a CPU, events on a CUDA device, and
-            on any other accelerator the host's clock, with no advice, since it may run ahead.
-        least_seconds: An epoch that loses less to waiting is not worth a line.
+        clock: None: the host's clock on a CPU, events on a CUDA device, and on any other
+            accelerator the host's clock without advice, since the host may run ahead.
+        least_seconds: No advice for an epoch that waits less than this.
 
     Attributes:
-        waits: Seconds idle before each step of the epoch but the first.
+        waits: Idle seconds before each step of the epoch except the first.
         steps: Seconds of each of these steps.
         share: Idle share of the last epoch, or None before the first has ended.
         verdict: The line of advice, or None.
+
+    Example:
+        >>> trainer = L.Trainer(callbacks=[DataWaitMonitor()], logger=False)
     """
 
     def __init__(self, clock: Clock | None = None, *, least_seconds: float = 1.0) -> None:
@@ -111,14 +114,14 @@ class DataWaitMonitor(L.Callback):
             self._advises = kind in ("cpu", "cuda")
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin a new epoch's account."""
+        """Reset the measurements."""
         self._marks, self._last, self._samples = [], None, 0
         self._padding = Padding()
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """The batch is there."""
+        """Mark the start of the step."""
         assert self._clock is not None
         self._start = self._clock.mark()
 
@@ -130,7 +133,7 @@ class DataWaitMonitor(L.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """The step is done, or queued."""
+        """Mark the end of the step."""
         assert self._clock is not None
         end = self._clock.mark()
         if self._last is not None:
@@ -140,11 +143,11 @@ class DataWaitMonitor(L.Callback):
         self._last = end
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The next step's wait would count the validation: leave that step out."""
+        """Skip the next step, whose wait would include the validation."""
         self._last = None
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Add up, log, and say once what is worth saying."""
+        """Log the shares of the epoch, and the advice once."""
         assert self._clock is not None
         if not self._marks:
             return
@@ -159,7 +162,7 @@ class DataWaitMonitor(L.Callback):
             figures["tokens_per_second"] = self._padding.places * (1 - padding) / total
             figures["padding"] = padding
         for name, value in figures.items():
-            # rank 0's figure stands for all: an average would hide a rank that waits
+            # rank 0's figure: an average would hide a rank that waits
             pl_module.log(f"train_{name}", value, prog_bar=True, rank_zero_only=True)
         worth = self.share > ADVISED and sum(self.waits) >= self.least_seconds
         if self.verdict is None and self._advises and worth:
@@ -171,13 +174,13 @@ class DataWaitMonitor(L.Callback):
 
 
 class Padding:
-    """Counts the tokens and the padding of an epoch's batches, a few microseconds a step.
+    """Counts tokens and padding of an epoch's batches, in a few microseconds per step.
 
-    Masks of up to ``FEW`` places are added up at every step, larger ones at every second, third
-    and so on; sums stay on the device until they are asked for.
+    Masks of up to ``FEW`` positions are summed at every step, larger ones at every second, third
+    and so on; the sums stay on the device until :meth:`share` is called.
 
     Attributes:
-        places: Tokens and padding so far.
+        places: Number of tokens and padding positions so far.
     """
 
     def __init__(self) -> None:
@@ -185,7 +188,7 @@ class Padding:
         self._looked_at, self._sums = 0, list[torch.Tensor]()
 
     def count(self, batch: Any) -> None:
-        """Add a batch; one without an attention mask counts nothing."""
+        """Add a batch; a batch without an attention mask is ignored."""
         mask = attention_mask(batch)
         if mask is None:
             return
@@ -197,13 +200,13 @@ class Padding:
         self._steps += 1
 
     def share(self) -> float:
-        """Padding as a share of all places, 0 to 1, of the batches that were added up."""
+        """Return padding as a share of all positions, 0 to 1, of the batches that were summed."""
         tokens = float(torch.stack(self._sums).sum()) if self._sums else 0.0
         return 1 - tokens / max(1, self._looked_at)
 
 
 def attention_mask(batch: Any) -> torch.Tensor | None:
-    """The attention mask (N, L) of a text batch in any of the usual forms, or None.
+    """Return the attention mask (N, L) of a text batch in any of the usual forms, or None.
 
     Example:
         >>> attention_mask(({"attention_mask": torch.ones(2, 5)}, torch.zeros(2))).shape
@@ -217,7 +220,7 @@ def attention_mask(batch: Any) -> torch.Tensor | None:
 
 
 def verdict(*, wait: float, step: float) -> str:
-    """Say which side waits, from the seconds that one step waits and computes.
+    """Return which side is the bottleneck, from the seconds one step waits and computes.
 
     Example:
         >>> verdict(wait=0.012, step=0.004)  # doctest: +NORMALIZE_WHITESPACE
@@ -240,7 +243,7 @@ def verdict(*, wait: float, step: float) -> str:
 
 
 def batch_length(batch: Any) -> int:
-    """Samples of a batch of any structure: the length of its first tensor, or of a list.
+    """Return the number of samples of a batch: the length of its first tensor, or of a list.
 
     Example:
         >>> batch_length(({"ids": torch.zeros(3, 7)}, torch.zeros(3)))
