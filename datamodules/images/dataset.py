@@ -27,6 +27,7 @@ from datamodules.seeding.random_state import (
     kept_random_state,
     random_state,
     seed_all,
+    seed_torch,
     set_random_state,
 )
 from datamodules.seeding.thread_rng import thread_unsafe_step
@@ -124,7 +125,8 @@ class ImageDataset(Dataset[Any]):
     def _image(self, index: int, seed: int | None) -> Any:
         fast = self._fast
         if seed is not None:
-            seed_all(seed)
+            # NumPy's and Python's generators, which take 10 us, only if a step may use them
+            (seed_torch if self.uses_thread_rng else seed_all)(seed)
         if fast is None:
             return self.transform(self._whole(index))
         before = None if fast.has_run else random_state()
