@@ -170,5 +170,5 @@ def test_options_are_checked():
         DatasetDataModule(train=Rows(), on_error="ignore")
     with pytest.raises(ValueError, match="max_errors must be at least 0, got -1"):
         DatasetDataModule(train=Rows(), max_errors=-1)
-    with pytest.raises(ValueError, match="on_error cannot be honoured"):
+    with pytest.raises(ValueError, match="on_error cannot be used"):
         module(Stream(), sampler="shuffle").train_dataloader()
