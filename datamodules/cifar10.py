@@ -22,7 +22,7 @@ from .images.dataset import ImageDataset
 from .images.in_memory import PixelDataset
 from .images.options import ImageOptions, with_defaults
 from .images.transforms import eval_preset
-from .settings.arguments import given_again
+from .settings.arguments import given_again, name_of
 from .splits.split import fingerprint
 
 
@@ -191,9 +191,8 @@ class CIFAR10DataModule(ImageDataModule):
         except RuntimeError as error:
             if download:
                 raise
-            name = getattr(make, "__name__", type(make).__name__)
             raise FileNotFoundError(
-                f"root={root!r} does not hold the files of {name}, or they are damaged "
+                f"root={root!r} does not hold the files of {name_of(make)}, or they are damaged "
                 f"({error}); call dm.prepare_data() first, which downloads and verifies them"
             ) from error
 

@@ -108,11 +108,12 @@ def _table(name: str) -> Path:
 
 
 def _write_table(name: str, folder: Path) -> None:
-    from sklearn import datasets
+    from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
-    data = getattr(datasets, f"load_{name}")()
+    load = {"breast_cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
+    data = load[name]()
     names = {"breast_cancer": "diagnosis", "wine": "cultivar", "diabetes": "progression"}
-    classes = getattr(data, "target_names", None)
+    classes = data.get("target_names")
     with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow([*map(str, data.feature_names), names[name]])

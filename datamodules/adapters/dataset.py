@@ -21,7 +21,7 @@ from datamodules.images.ram_cache import RamCache
 from datamodules.images.transform_steps import run_steps
 from datamodules.images.transforms import to_row
 
-from .find_labels import TARGET_KEYS
+from .dataset_attributes import TARGET_KEYS
 from .user_samples import (
     input_transform,
     item_sample,

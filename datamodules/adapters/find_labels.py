@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
+from .dataset_attributes import TARGET_KEYS, DatasetAttributes
+
 Labels = npt.NDArray[Any]
-ATTRIBUTES = ("targets", "labels", "_labels", "y")  # of torchvision's and users' datasets
-TARGET_KEYS = ("label", "labels", "target")
 
 
 def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
@@ -43,18 +43,13 @@ def find_labels(dataset: Any, target_key: str | None = None) -> Labels | None:
     if isinstance(dataset, list | tuple):
         pairs = all(isinstance(item, tuple | list) and len(item) == 2 for item in dataset)
         return as_array([item[1] for item in dataset]) if pairs and dataset else None
-    columns = getattr(dataset, "column_names", None)
+    attributes = DatasetAttributes(dataset)
+    columns = attributes.columns
     if columns is not None:  # Hugging Face: a column is read without the other columns
         key = target_key or next((k for k in TARGET_KEYS if k in columns), None)
         return as_array(list(dataset[key])) if key in columns else None
-    for name in ATTRIBUTES:
-        labels = getattr(dataset, name, None)
-        if labels is not None and hasattr(labels, "__len__") and len(labels) == len(dataset):
-            return as_array(labels)
-    samples = getattr(dataset, "samples", None)  # torchvision's (path, label) pairs
-    if isinstance(samples, list) and samples and len(samples) == len(dataset):
-        return as_array([sample[-1] for sample in samples])
-    return None
+    labels = next(attributes.labels(), None)
+    return None if labels is None else as_array(labels)
 
 
 def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | None:
@@ -64,13 +59,7 @@ def find_classes(dataset: Any, target_key: str | None = None) -> list[str] | Non
     if isinstance(dataset, ConcatDataset):
         found = [find_classes(part, target_key) for part in dataset.datasets]
         return found[0] if all(names == found[0] for names in found) else None
-    features = getattr(dataset, "features", None)
-    if isinstance(features, dict):
-        key = target_key or next((k for k in TARGET_KEYS if k in features), "")
-        names = getattr(features.get(key), "names", None)
-    else:
-        names = getattr(dataset, "classes", None)
-    return [str(name) for name in names] if isinstance(names, list | tuple) else None
+    return DatasetAttributes(dataset).class_names(target_key)
 
 
 def column_of(dataset: Any, name: str) -> Any:
@@ -83,13 +72,13 @@ def column_of(dataset: Any, name: str) -> Any:
         return np.asarray(column_of(dataset.dataset, name))[np.asarray(dataset.indices, np.int64)]
     if isinstance(dataset, ConcatDataset):
         return np.concatenate([np.asarray(column_of(part, name)) for part in dataset.datasets])
-    if name in (getattr(dataset, "column_names", None) or ()):
+    attributes = DatasetAttributes(dataset)
+    if name in (attributes.columns or ()):
         return list(dataset[name])
     dicts = isinstance(dataset, list | tuple) and all(isinstance(s, dict) for s in dataset)
     if dicts and all(name in sample for sample in dataset):
         return [sample[name] for sample in dataset]
-    values = getattr(dataset, name, None)
-    if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
+    if (values := attributes.per_sample(name)) is not None:
         return values
     raise ValueError(
         f"the dataset has no column or attribute {name!r} with a value for each sample; pass one "

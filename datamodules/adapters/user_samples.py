@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset
 
-from datamodules.batches.dataset_interface import DescribesSamples, Sample
+from datamodules.batches.dataset_interface import DatasetInterface, DescribesSamples, Sample
 from datamodules.batches.inspection_interface import InspectsSamples, Summary, Trace
 from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.images.transform_steps import as_pixels, describe_file, run_steps
-from datamodules.readers.folders import IMAGE_SUFFIXES
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_own
+
+from .dataset_attributes import DatasetAttributes
+from .find_labels import find_labels
 
 MOST_CELLS = 24
 
@@ -65,14 +67,11 @@ def raw_image(data: Any, index: int) -> Tensor | None:
     data, index = below_subsets(data, index)
     if isinstance(data, DescribesSamples):
         return data.sample(index).image
-    if not hasattr(data, "transform"):
+    attributes = DatasetAttributes(data)
+    if not attributes.has_transform:
         return None
-    bare = copy(data)
-    bare.transform = None
-    if hasattr(bare, "transforms"):  # torchvision's datasets apply this one
-        bare.transforms = None
     try:
-        sample = bare[index]
+        sample = attributes.with_transform(None)[index]
     except Exception:  # the dataset cannot do without its transform
         return None
     return as_pixels(sample[0] if is_pair(sample) else sample)
@@ -92,25 +91,20 @@ def listed_files(data: Any) -> list[str]:
     if isinstance(data, Subset):
         inner = listed_files(data.dataset)
         return [inner[int(row)] for row in data.indices] if inner else []
-    samples = data if isinstance(data, list) else getattr(data, "samples", None)
-    if not isinstance(samples, list) or not samples:
-        return []
-    paths = [s[0] if isinstance(s, tuple | list) and s else s for s in samples]
-    images = all(isinstance(p, str) and Path(p).suffix.lower() in IMAGE_SUFFIXES for p in paths)
-    return paths if images and Path(paths[0]).is_file() else []
+    return DatasetAttributes(data).image_files()
 
 
 def known_targets(data: Any) -> npt.NDArray[Any] | None:
-    """Return the (N,) or (N, K) targets that a dataset keeps in an attribute, or None."""
+    """Return the (N,) or (N, K) targets that a dataset has without making samples, or None."""
     if isinstance(data, Subset):
         inner = known_targets(data.dataset)
         return None if inner is None else inner[np.asarray(data.indices, np.int64)]
-    targets, tensors = getattr(data, "targets", None), getattr(data, "tensors", None)
-    if targets is None and isinstance(tensors, tuple) and len(tensors) == 2:
-        targets = tensors[1]
-    try:
+    if isinstance(data, InspectsSamples):
+        targets = DatasetInterface(data).targets
         return None if targets is None else np.asarray(targets)
-    except (ValueError, TypeError):
+    try:
+        return find_labels(data)
+    except (ValueError, TypeError):  # not labels, though they are called so
         return None
 
 
@@ -119,7 +113,7 @@ def input_transform(data: Any) -> Any:
     data, _ = below_subsets(data)
     if isinstance(data, InspectsSamples):
         return data.input_transform
-    return getattr(data, "transform", None)
+    return DatasetAttributes(data).transform
 
 
 def with_transform_of(data: Any, other: Any) -> Any:
@@ -128,7 +122,7 @@ def with_transform_of(data: Any, other: Any) -> Any:
         return data
     if isinstance(data, InspectsSamples):
         return data.with_transform_of(other)
-    if not hasattr(data, "transform"):
+    if not DatasetAttributes(data).has_transform:
         return data
     copied = copy(data)
     copied.transform = other.transform
@@ -151,25 +145,20 @@ def trace_sample(data: Any, index: int, seed: int = 0, *, batch_size: int = 1) -
     if isinstance(data, InspectsSamples):
         yield from data.trace(index, batch_size=batch_size)
         return
-    samples = getattr(data, "samples", None)
-    if isinstance(samples, list) and samples and isinstance(samples[0], tuple):
+    attributes = DatasetAttributes(data)
+    samples = attributes.samples
+    if samples and isinstance(samples[0], tuple):
         path = samples[index][0]  # as in torchvision's folder datasets
         if isinstance(path, str) and Path(path).is_file():
             yield "file", Summary(describe_file(Path(path)))
-    transform = getattr(data, "transform", None)
-    if callable(transform):
-        yield from _inner_steps(data, index, transform, seed)
+    if callable(attributes.transform):
+        yield from _inner_steps(data, index, attributes.transform, seed)
     yield "dataset", data[index]
 
 
 def _inner_steps(data: Any, index: int, transform: Callable[[Any], Any], seed: int) -> Trace:
     """Yield the steps within ``data[index]``, if one by one they make the same sample."""
-    bare = copy(data)
-    bare.transform = _unchanged
-    inner = getattr(bare, "transforms", None)
-    if hasattr(inner, "transform"):  # torchvision's pair of transform and target_transform
-        bare.transforms = copy(inner)
-        bare.transforms.transform = _unchanged
+    bare = DatasetAttributes(data).with_transform(_unchanged)
     sample = None
     with kept_random_state(), suppress(Exception):
         sample = data[index]

@@ -33,7 +33,7 @@ Loaders ask a dataset once, by :class:`DatasetInterface`; no other file looks up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -210,7 +210,7 @@ class DatasetInterface:
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self.is_map_style = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        self.is_map_style = isinstance(dataset, Sized) and hasattr(dataset, "__getitem__")
         self.batches = cast(FetchesBatches | None, self._if("get_batch"))
         self.names = cast(NamesSamples | None, self._if("describe"))
         self.threads = cast(RunsInThreads | None, self._if("thread_unsafe_step"))
@@ -219,36 +219,39 @@ class DatasetInterface:
         deferred = hasattr(type(dataset), "unnormalized")
         self.deferred = cast(DefersNormalization, dataset) if deferred else None
 
+    def _get(self, name: str) -> Any:
+        return getattr(self.dataset, name, None)
+
     def _if(self, name: str) -> Any:
-        return self.dataset if hasattr(self.dataset, name) else None
+        return None if self._get(name) is None else self.dataset
 
     @property
     def is_random(self) -> bool:
         """Whether samples use random numbers; False is believed only of whole batches."""
         # what the word means for a user's own dataset of single samples is not known
-        return self.batches is None or getattr(self.dataset, "is_random", True) is not False
+        return self.batches is None or self._get("is_random") is not False
 
     @property
     def targets(self) -> Any:
         """``targets`` of the dataset, or None."""
-        return getattr(self.dataset, "targets", None)
+        return self._get("targets")
 
     @property
     def lengths(self) -> Any:
         """(N,) lengths of the samples, or None."""
-        lengths = getattr(self.dataset, "lengths", None)
+        lengths = self._get("lengths")
         return lengths() if callable(lengths) else lengths
 
     @property
     def widths(self) -> Indices | None:
         """Widths that batches are padded to, or None."""
-        widths: Indices | None = getattr(self.dataset, "widths", None)
+        widths: Indices | None = self._get("widths")
         return widths
 
     @property
     def normalizer(self) -> Normalizer | None:
         """Normalizer that the dataset's transform asks for, or None."""
-        own = getattr(self.dataset, "normalizer", None)
+        own = self._get("normalizer")
         return own if isinstance(own, Normalizer) else None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,18 @@ from .ram_cache import HEAD, Pixels, RamCache, as_size
 
 ARRAY, IMAGE, TENSOR = range(3)
 PROBED = 32  # images whose headers give an estimate for all
+
+
+@runtime_checkable
+class NamedImages(Protocol):
+    """Images that know the names of the files they are read from."""
+
+    names: Sequence[Any]
+
+
+def names_of(sources: Any) -> Any:
+    """Return what messages call each of N sources: its file, or the source itself."""
+    return sources.names if isinstance(sources, NamedImages) else sources
 
 
 class CachedImages(Sequence[Any]):
@@ -41,7 +53,7 @@ class CachedImages(Sequence[Any]):
         mode: Literal["RGB", "L"],
     ) -> None:
         self.sources, self.cache, self.part, self.mode = sources, cache, part, mode
-        self.names = getattr(sources, "names", sources)
+        self.names = names_of(sources)
         self.numbers = torch.from_numpy(numbers)  # workers get a tensor without a copy
 
     def __len__(self) -> int:

@@ -32,6 +32,7 @@ from datamodules.seeding.random_state import (
 )
 from datamodules.seeding.thread_rng import thread_unsafe_step
 
+from .cached import names_of
 from .in_memory import numbered
 from .regions import Boxes, WholeImage
 from .sources import PackedImages, file_paths
@@ -191,7 +192,7 @@ class ImageDataset(Dataset[Any]):
 
     def describe(self, index: int) -> str:
         """Return the path of an image, or its number if it has none."""
-        source = getattr(self.sources, "names", self.sources)[index]
+        source = names_of(self.sources)[index]
         return source if isinstance(source, str) else numbered(index, self.keys, self.part)
 
     def sample(self, index: int) -> Sample:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from PIL import Image
@@ -12,6 +12,22 @@ from torch import Tensor
 
 from datamodules.images.decode.pillow_state import quiet
 from datamodules.images.transforms import to_row
+from datamodules.settings.arguments import name_of
+
+
+@runtime_checkable
+class HoldsTransforms(Protocol):
+    """``Compose``, ``RandomApply`` and other transforms made of steps."""
+
+    transforms: Any
+
+
+@runtime_checkable
+class HasMeanAndStd(Protocol):
+    """``Normalize`` of torchvision's v1 and v2, or of another project."""
+
+    mean: Any
+    std: Any
 
 
 def steps_in_order(transform: Any) -> list[Any]:
@@ -26,38 +42,41 @@ def steps_in_order(transform: Any) -> list[Any]:
     """
     if transform is None:
         return []
-    if isinstance(transform, torch.nn.Sequential):
-        return [step for part in transform for step in steps_in_order(part)]
-    held = getattr(transform, "transforms", None)
-    if type(transform).__name__ == "Compose" and isinstance(held, list | tuple):
-        return [step for part in held for step in steps_in_order(part)]
-    return [transform]
+    in_order = isinstance(transform, torch.nn.Sequential) or type(transform).__name__ == "Compose"
+    parts = _parts(transform) if in_order else None
+    if parts is None:
+        return [transform]
+    return [step for part in parts for step in steps_in_order(part)]
 
 
 def all_steps(transform: Any) -> list[Any]:
     """Return every step of a transform, those inside ``RandomApply`` and ``RandomChoice`` too."""
     if transform is None:
         return []
-    held = getattr(transform, "transforms", None)
+    parts = _parts(transform)
+    return [transform] if parts is None else [step for part in parts for step in all_steps(part)]
+
+
+def _parts(transform: Any) -> Sequence[Any] | None:
+    """Return the transforms that a transform is made of, or None."""
     if isinstance(transform, torch.nn.Sequential):
-        held = list(transform)
-    if isinstance(held, list | tuple):
-        return [step for part in held for step in all_steps(part)]
-    return [transform]
+        return list(transform)
+    parts = transform.transforms if isinstance(transform, HoldsTransforms) else None
+    return parts if isinstance(parts, list | tuple) else None
 
 
 def run_steps(transform: Any, value: Any) -> Generator[tuple[str, Any], None, Any]:
     """Yield the name of each step and the value after it; the last value is returned, too."""
     for step in steps_in_order(transform):
         value = step(value)
-        yield getattr(step, "__name__", type(step).__name__), value
+        yield name_of(step).rpartition(".")[2], value
     return value
 
 
 def normalization_of(transform: Any) -> tuple[Tensor, Tensor] | None:
     """Return mean and standard deviation of a transform's last ``Normalize``, or None."""
     for step in reversed(all_steps(transform)):
-        if type(step).__name__ == "Normalize" and hasattr(step, "mean") and hasattr(step, "std"):
+        if type(step).__name__ == "Normalize" and isinstance(step, HasMeanAndStd):
             mean, std = (torch.as_tensor(v).float().flatten() for v in (step.mean, step.std))
             return mean, std
     return None

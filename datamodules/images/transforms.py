@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from datamodules.batches.nested import is_named_tuple
 from datamodules.seeding.random_state import random_state, set_random_state
 
 SMALL = 64  # images up to this side are shifted; larger ones are cropped at random scales
@@ -131,7 +132,7 @@ def to_row(image: Any) -> Any:
         if tv_tensors is not None and isinstance(image, tv_tensors.TVTensor):
             image = image.as_subclass(Tensor)
         return image.float() if image.dtype == torch.float64 else image
-    if isinstance(image, tuple) and hasattr(image, "_fields"):
+    if is_named_tuple(image):
         return type(image)(*map(to_row, image))
     if isinstance(image, list | tuple):  # several views of one image
         return type(image)(map(to_row, image))

@@ -17,8 +17,9 @@ import torch
 from datamodules.adapters.user_samples import input_transform
 from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import copy_of
-from datamodules.settings.arguments import plain
+from datamodules.settings.arguments import name_of, plain
 
+from .datamodule_view import DataModuleView
 from .inspect import inspect
 from .split_view import view_split
 
@@ -48,7 +49,7 @@ def describe_data(dm: L.LightningDataModule, *, findings: Any = None) -> dict[st
     if isinstance(dm, DataModule):
         record |= _known(dm)
     record["versions"] = {"python": platform.python_version(), **_versions()}
-    if bad := getattr(dm, "bad_files", None):
+    if bad := DataModuleView(dm).bad_files:
         record["bad_files"] = [plain(b) for b in bad]
     if findings is not None:
         record["findings"] = findings
@@ -59,7 +60,7 @@ def _known(dm: DataModule) -> dict[str, Any]:
     views = {split: view_split(dm, split) for split in ("train", "val", "test")}
     made = {split: view.dataset for split, view in views.items() if view is not None}
     return {
-        "splits": {s: len(d) if hasattr(d, "__len__") else "a stream" for s, d in made.items()},
+        "splits": {split: view.size for split, view in views.items() if view is not None},
         "split_fingerprint": dm.split_fingerprint(),
         "classes": dm.class_to_idx if dm.fitted.get("classes") else None,
         "fitted": {name: shortened(value) for name, value in dm.fitted.items()},
@@ -115,7 +116,7 @@ def transform_text(dataset: Any) -> str | None:
     if found is None:
         return None
     text = repr(found)
-    return getattr(found, "__qualname__", type(found).__qualname__) if " at 0x" in text else text
+    return name_of(found) if " at 0x" in text else text
 
 
 def known_findings(dm: L.LightningDataModule) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class DataRecord(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write the record."""
-        dm: Any = getattr(trainer, "datamodule", None)
+        dm: Any = trainer.datamodule  # type: ignore[attr-defined]
         if dm is not None and trainer.is_global_zero:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_record(dm, self.folder / "data.json", **known_findings(dm))

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from datamodules.adapters.user_samples import known_targets, raw_image
+from datamodules.batches.batch import Batch
 from datamodules.batches.inspection_interface import ColumnValues, HasColumns
 from datamodules.batches.nested import tensors_of
 from datamodules.core.plotting import draw_lengths, is_image_batch, matrix_columns
@@ -28,6 +29,7 @@ from datamodules.seeding.sample_seeds import run_seed, sample_seeds
 from datamodules.tables.dataset import RowDataset
 from datamodules.texts.dataset import TextDataset
 
+from .datamodule_view import DataModuleView
 from .split_view import SplitView, class_names
 
 MOST_TARGETS = 4
@@ -82,7 +84,7 @@ def class_counts(dm: Any, views: Views) -> tuple[list[str], dict[str, Counts]] |
     counts: dict[str, Counts] = {}
     for split, view in views.items():
         found = known_targets(view.dataset)
-        if found is None or not found.size or getattr(dm, "task", None) == "regression":
+        if found is None or not found.size or DataModuleView(dm).task == "regression":
             continue
         if found.ndim == 2 and bool(((found == 0) | (found == 1)).all()):
             counts[split] = (found > 0).sum(0).astype(np.int64)
@@ -99,7 +101,8 @@ def class_counts(dm: Any, views: Views) -> tuple[list[str], dict[str, Counts]] |
 def regression_targets(dm: Any, views: Views) -> dict[str, npt.NDArray[np.float64]]:
     """Return the (N, T) regression targets by split, in their own units; empty if none."""
     found = {}
-    scale = getattr(dm, "target_scale", None) if getattr(dm, "task", "") == "regression" else None
+    known = DataModuleView(dm)
+    scale = known.target_scale if known.task == "regression" else None
     for split, view in views.items():
         targets = known_targets(view.dataset)
         if isinstance(view.dataset, RowDataset):
@@ -160,12 +163,12 @@ def _epoch_samples(
     dm: Any, view: SplitView, indices: npt.NDArray[np.int64], epoch: int
 ) -> list[Any]:
     """Return samples ``(input, target)`` as an epoch of a fit makes them."""
-    given = getattr(dm, "hparams", {}).get("seed")
+    given = DataModuleView(dm).settings.get("seed")
     seed = run_seed(given if isinstance(given, int) else None)
     keys = Keys(indices, sample_seeds(seed, epoch, indices, np.zeros(1, np.int64)))
     # the loader's own way to a batch, without collating it
     made = KeyedDataset(view.dataset, collate_fn=list).__getitems__(keys)
-    if hasattr(made, "inputs"):
+    if isinstance(made, Batch):
         return list(zip(made.inputs, made.target, strict=True))
     return [s if isinstance(s, tuple) and len(s) == 2 else (s, None) for s in made]
 
@@ -222,10 +225,10 @@ def _draw_classes(dm: Any, views: Views) -> Drawing | None:
 def _named_targets(dm: Any, views: Views) -> Iterator[tuple[str, dict[str, Any]]]:
     found = regression_targets(dm, views)
     count = min((values.shape[1] for values in found.values()), default=0)
-    given = getattr(dm, "target", None)
-    names = given if isinstance(given, list) and len(given) == count else None
+    names = DataModuleView(dm).target_names or []
     for place in range(min(count, MOST_TARGETS)):
-        name = str(names[place]) if names else "value" if count == 1 else f"value {place + 1}"
+        numbered = "value" if count == 1 else f"value {place + 1}"
+        name = str(names[place]) if len(names) == count else numbered
         yield name, {split: values[:, place] for split, values in found.items()}
 
 

@@ -24,6 +24,7 @@ from datamodules.seeding.random_state import kept_random_state
 from datamodules.seeding.sample_seeds import Indices
 from datamodules.settings.arguments import check_name
 
+from .datamodule_view import DataModuleView, PlansBatches
 from .error_report import Confused, Hardest, HardSample
 from .html_page import Card
 from .split_view import SplitView, class_names, view_split
@@ -75,7 +76,7 @@ def _open_split(dm: Any, split: Any) -> tuple[SplitView, Any]:
     dm.prepare_data()
     view = view_split(dm, split) or SplitView(split, None)
     if isinstance(dm, DataModule):
-        view.loader = getattr(dm, f"{split}_dataloader")()
+        view.loader = DataModuleView(dm).loader(split)
     return view, view.loader
 
 
@@ -85,7 +86,7 @@ def planned_rows(loader: Any, split: str) -> list[Indices]:
     Raises:
         ValueError: If the loader is none of known samples, or draws their order as it goes.
     """
-    batches = getattr(loader, "batch_sampler", None)
+    batches = loader.batch_sampler if isinstance(loader, PlansBatches) else None
     if batches is None:
         raise ValueError(f"{split} is a stream, or there is none; name a split of known samples")
     sampler = loader.sampler
@@ -211,7 +212,7 @@ class Marks:
         ]
 
     def _task(self, target: Tensor) -> str:
-        known = getattr(self.dm, "task", None)
+        known = DataModuleView(self.dm).task
         if not target.is_floating_point() and target.ndim == 1:
             return "multiclass"
         flags = target.ndim == 2 and bool(((target == 0) | (target == 1)).all())
@@ -221,7 +222,7 @@ class Marks:
     def _hard(self, row: int, loss: float, output: Tensor, target: Tensor) -> HardSample:
         task = self._task(target[None])
         names = class_names(self.dm, self.one)
-        scale = getattr(self.dm, "target_scale", None)
+        scale = DataModuleView(self.dm).target_scale
         if task == "multiclass":
             shares = output if _are_shares(output[None], rows=True) else output.softmax(0)
             best = int(shares.argmax())

@@ -15,6 +15,7 @@ from datamodules.insight.checks.target_findings import target_findings
 from datamodules.insight.checks.transform_findings import transform_findings
 from datamodules.seeding.random_state import kept_random_state
 
+from .datamodule_view import DataModuleView
 from .figures import drawings
 from .findings import LEVELS, Report
 from .overview_tables import sheets
@@ -69,9 +70,9 @@ def _inspected(
 ) -> tuple[Report, dict[str, SplitView]]:
     report = Report(type(dm).__name__)
     seen, report.findings = view_splits(dm, samples=samples)
-    classes = _given(dm, "classes")
-    count = _given(module, "num_classes") or _given(getattr(module, "hparams", None), "num_classes")
-    count = count or _given(dm, "num_classes")
+    known, model = DataModuleView(dm), DataModuleView(module)
+    classes = known.classes
+    count = model.num_classes or model.settings.get("num_classes") or known.num_classes
     if count is None and classes is not None:
         count = len(classes)
     facts: dict[str, list[str]] = {"Splits": [], "First batches": []}
@@ -95,10 +96,3 @@ def _inspected(
     found.sort(key=lambda finding: LEVELS.index(finding.level))
     report.sections = {title: lines for title, lines in facts.items() if lines}
     return report, seen
-
-
-def _given(thing: Any, name: str) -> Any:
-    try:
-        return getattr(thing, name, None)
-    except Exception:  # a datamodule that cannot be read is reported elsewhere
-        return None

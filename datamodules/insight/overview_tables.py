@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from datamodules.batches.nested import tensors_of
+from datamodules.batches.nested import is_named_tuple, tensors_of
 from datamodules.figures.columns import percent
 from datamodules.figures.target_text import target_text
 
+from .datamodule_view import DataModuleView
 from .figures import class_counts, missing_shares
 from .split_view import SplitView, class_names
 
@@ -59,8 +60,8 @@ def _splits(dm: Any, seen: Mapping[str, SplitView]) -> Sheet:
         header += ["classes", "fewest of a class", "most of a class"]
     rows = []
     for split, one in seen.items():
-        known = len(one) or not hasattr(one.dataset, "__iter__")
-        row = [split, f"{len(one):,}" if known else "a stream", f"{len(one) / max(1, whole):.1%}"]
+        size = f"{one.size:,}" if isinstance(one.size, int) else one.size
+        row = [split, size, f"{len(one) / max(1, whole):.1%}"]
         if counted is not None:
             found = counted[1].get(split)
             row += ["", "", ""]
@@ -103,18 +104,18 @@ def _batches(dm: Any, seen: Mapping[str, SplitView]) -> Sheet:
 
 
 def _named(one: SplitView) -> Iterator[tuple[str, Tensor]]:
-    fields = getattr(one.inputs, "_fields", None)
-    if fields is None and isinstance(one.inputs, Mapping):
+    fields: tuple[str, ...] = one.inputs._fields if is_named_tuple(one.inputs) else ()
+    if isinstance(one.inputs, Mapping):
         fields = tuple(one.inputs)
     found = list(tensors_of(one.inputs))
     for place, part in enumerate(found):
-        yield fields[place] if fields and len(fields) == len(found) else "inputs", part
+        yield fields[place] if len(fields) == len(found) else "inputs", part
     for part in tensors_of(one.target):
         yield "target", part
 
 
 def _first(dm: Any, one: SplitView, target: Tensor) -> str:
-    classes, scale = class_names(dm, one), getattr(dm, "target_scale", None)
+    classes, scale = class_names(dm, one), DataModuleView(dm).target_scale
     said = []
     for value in target[:4]:
         name = target_text(value, classes, scale)

@@ -15,6 +15,7 @@ from datamodules.batches.nested import tensors_of
 from datamodules.figures.target_text import target_text
 from datamodules.seeding.random_state import kept_random_state, own_generators, seed_all, seed_own
 
+from .datamodule_view import DataModuleView
 from .findings import SampleStep
 from .split_view import SplitView, class_names
 
@@ -36,7 +37,8 @@ def trace(dm: Any, view: SplitView, *, index: int = 0) -> list[SampleStep]:
     steps: list[SampleStep] = []
     if not view.is_map_style or not len(view):
         return steps
-    batch_size = int(getattr(dm, "hparams", {}).get("batch_size") or 1)
+    known = DataModuleView(dm)
+    batch_size = int(known.settings.get("batch_size") or 1)
     value: Any = None
     with kept_random_state():
         seed_all(SEED)
@@ -47,7 +49,7 @@ def trace(dm: Any, view: SplitView, *, index: int = 0) -> list[SampleStep]:
                 if name == "target":
                     summary = _with_class(dm, value, summary)
                 steps.append(SampleStep(view.split, name, *summary))
-            normalizer = getattr(dm, "normalizer", None)
+            normalizer = known.normalizer
             first = next(tensors_of(value), None)
             if normalizer is not None and first is not None and first.dtype == torch.uint8:
                 normalized = summarize(normalizer(first[None])[0])

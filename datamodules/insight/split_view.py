@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import lightning as L
 import numpy as np
@@ -17,8 +17,9 @@ import torch
 from torch.utils.data import Subset
 
 from datamodules.adapters.dataset import WrappedDataset
+from datamodules.adapters.dataset_attributes import DatasetAttributes
+from datamodules.adapters.find_labels import find_classes
 from datamodules.adapters.user_samples import (
-    below_subsets,
     input_transform,
     known_targets,
     listed_files,
@@ -31,6 +32,7 @@ from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import dataset_of
 from datamodules.seeding.random_state import kept_random_state
 
+from .datamodule_view import DataModuleView, PlansBatches
 from .findings import Finding
 
 MOST_IMAGES = 4_000  # files of a split whose bytes are compared
@@ -64,12 +66,17 @@ class SplitView:
     container_sizes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.dataset) if hasattr(self.dataset, "__len__") else 0
+        return len(self.dataset) if isinstance(self.dataset, Sized) else 0
+
+    @property
+    def size(self) -> int | str:
+        """Number of samples, or ``"a stream"``."""
+        return len(self) if isinstance(self.dataset, Sized) else "a stream"
 
     @property
     def is_map_style(self) -> bool:
         """Whether samples can be read by position."""
-        return hasattr(self.dataset, "__getitem__")
+        return DatasetInterface(self.dataset).is_map_style
 
     @property
     def serves_batches(self) -> bool:
@@ -158,35 +165,31 @@ def innermost(data: Any) -> Any:
     return data
 
 
+@runtime_checkable
+class CachesResults(Protocol):
+    """A function that keeps its results, as ``functools.lru_cache`` makes it."""
+
+    def cache_info(self) -> Any:
+        """Return the size of the cache as ``currsize``."""
+        ...
+
+
 def container_sizes(data: Any) -> dict[str, int]:
     """Return the length of each container and cache that a dataset has as an attribute."""
-    held = getattr(innermost(data), "__dict__", {})
-    sizes = {n: len(v) for n, v in held.items() if isinstance(v, dict | list | set)}
-    caches = {n: v for n, v in held.items() if hasattr(v, "cache_info")}
+    members = DatasetAttributes(innermost(data)).members
+    sizes = {n: len(v) for n, v in members.items() if isinstance(v, dict | list | set)}
+    caches = {n: v for n, v in members.items() if isinstance(v, CachesResults)}
     return sizes | {n: v.cache_info().currsize for n, v in caches.items()}
-
-
-def folder_of(data: Any) -> Path | None:
-    """Return the root of a user's dataset in the manner of torchvision's ``DatasetFolder``."""
-    data = innermost(data)
-    if isinstance(getattr(data, "samples", None), list) and hasattr(data, "class_to_idx"):
-        root = getattr(data, "root", None)
-        return Path(root) if isinstance(root, str | Path) and Path(root).is_dir() else None
-    return None
 
 
 def class_names(dm: Any, view: SplitView | None = None) -> list[str] | None:
     """Return the class names of a datamodule or dataset; None if targets are numbers."""
-    if getattr(dm, "task", None) == "regression":
+    known = DataModuleView(dm)
+    if known.task == "regression":
         return None
-    for owner in (dm, None if view is None else below_subsets(view.dataset)[0]):
-        try:
-            found = getattr(owner, "classes", None)
-        except Exception:  # the source has no classes, or cannot be read
-            continue
-        if found is not None:
-            return [str(name) for name in found]
-    return None
+    if known.classes is not None or view is None:
+        return known.classes
+    return find_classes(view.dataset)
 
 
 def view_split(dm: L.LightningDataModule, split: str) -> SplitView | None:
@@ -194,13 +197,12 @@ def view_split(dm: L.LightningDataModule, split: str) -> SplitView | None:
     if isinstance(dm, DataModule):
         data = dataset_of(dm, split)  # type: ignore[arg-type]
         return None if data is None else SplitView(split, data)
-    hook = f"{split}_dataloader"
-    if getattr(type(dm), hook) is getattr(L.LightningDataModule, hook):
+    known = DataModuleView(dm)
+    if not known.has_loader(split):
         return None
     dm.setup("test" if split == "test" else "fit")
-    loader = getattr(dm, hook)()
-    loader = loader[0] if isinstance(loader, list | tuple) and loader else loader
-    data = getattr(loader, "dataset", None)
+    loader = known.loader(split)
+    data = DatasetAttributes(loader).inner
     return None if data is None else SplitView(split, data, loader)
 
 
@@ -239,7 +241,8 @@ def view_splits(
 def _first_batch(dm: L.LightningDataModule, view: SplitView) -> Any:
     if isinstance(dm, DataModule):
         return dm.preview(view.split)  # type: ignore[arg-type]
-    loader, batches = view.loader, getattr(view.loader, "batch_sampler", None)
+    loader = view.loader
+    batches = loader.batch_sampler if isinstance(loader, PlansBatches) else None
     if batches is None or not view.is_map_style:
         return next(iter(loader))
     # in this process: no workers for one batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import lightning as L
 import torch
@@ -205,6 +205,13 @@ class Padding:
         return 1 - tokens / max(1, self._looked_at)
 
 
+@runtime_checkable
+class HasAttentionMask(Protocol):
+    """Inputs of a text model."""
+
+    attention_mask: Any
+
+
 def attention_mask(batch: Any) -> torch.Tensor | None:
     """Return the attention mask (N, L) of a text batch in any of the usual forms, or None.
 
@@ -212,10 +219,10 @@ def attention_mask(batch: Any) -> torch.Tensor | None:
         >>> attention_mask(({"attention_mask": torch.ones(2, 5)}, torch.zeros(2))).shape
         torch.Size([2, 5])
     """
-    if isinstance(batch, tuple | list) and not hasattr(batch, "attention_mask"):
+    if isinstance(batch, tuple | list) and not isinstance(batch, HasAttentionMask):
         batch = batch[0] if batch else None
     mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-    mask = getattr(batch, "attention_mask", mask)
+    mask = batch.attention_mask if isinstance(batch, HasAttentionMask) else mask
     return mask if isinstance(mask, torch.Tensor) else None
 
 

@@ -72,10 +72,10 @@ def _series(column: Any, label: str, name: str) -> pl.Series:
 
     if getattr(column.dtype, "tz", None) is not None:  # UTC: the moments stay the same
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-    kind, itemsize = column.dtype.kind, getattr(column.dtype, "itemsize", 0)
+    kind = column.dtype.kind
     if type(column.dtype).__module__.startswith("numpy") and kind in "biufmM":
         values = column.to_numpy()
-        if kind == "f" and itemsize == 2:  # polars has no float16
+        if kind == "f" and column.dtype.itemsize == 2:  # polars has no float16
             values = values.astype("float32")
         if kind in "mM":  # polars has no seconds
             values = values.astype(f"{kind}8[{'us' if column.dtype.name[-3:-1] != 'ns' else 'ns'}]")

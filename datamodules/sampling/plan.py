@@ -6,7 +6,7 @@ W). Rank r runs batches r, r + W, r + 2 W and so on, so each step takes W batche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from numbers import Integral
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -41,7 +41,7 @@ class Batches(NamedTuple):
         """
         if isinstance(batches, Batches):
             return batches
-        if not isinstance(batches, Sequence) or not all(hasattr(b, "__len__") for b in batches):
+        if not isinstance(batches, Sequence) or not all(isinstance(b, Sized) for b in batches):
             raise ValueError(
                 "a plan must return a list of batches, each a list of indices, got "
                 f"{type(batches).__name__}"

@@ -68,7 +68,17 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+    return f"<{name_of(value)}>"
+
+
+def name_of(value: Any) -> str:
+    """Return the qualified name of a function or class; of any other value, that of its type.
+
+    Example:
+        >>> name_of(Path), name_of(Path("photos").exists), name_of(3)
+        ('Path', 'Path.exists', 'int')
+    """
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def storable(value: Any, name: str) -> Any:

@@ -91,8 +91,7 @@ class SplitOptions:
             raise ValueError(f"split_options has {' and '.join(ways)}; keep one of them")
         if not isinstance(self.stratify, bool):
             raise ValueError(f"stratify must be True or False, got {self.stratify!r}")
-        for name in ("folds", "fold", "repeat"):
-            value = getattr(self, name)
+        for name, value in (("folds", self.folds), ("fold", self.fold), ("repeat", self.repeat)):
             integer = isinstance(value, int) and not isinstance(value, bool)
             if not (integer or (value is None and name == "folds")):
                 raise ValueError(f"{name} must be a whole number, got {value!r}")

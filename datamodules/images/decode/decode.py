@@ -232,7 +232,8 @@ def _open(
 ) -> tuple[Image.Image, str]:
     """Open an image and check its size without decoding it; return it and its name."""
     if isinstance(source, Image.Image):
-        name = name or str(getattr(source, "filename", "")) or "PIL image"
+        path = source.filename if isinstance(source, ImageFile.ImageFile) else ""
+        name = name or str(path) or "PIL image"
         check_size(name, *source.size, max_pixels)
         return source, name
     if isinstance(source, bytes):

@@ -97,7 +97,7 @@ def load_whole(image: Image.Image) -> None:
         or not isinstance(image, ImageFile.ImageFile)
         or not image.tile
         or image.format not in _LENIENT
-        or getattr(image, "use_load_libtiff", False)
+        or vars(image).get("use_load_libtiff")
     ):
         image.load()
         return

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from datamodules.batches.batch import TextInputs
 from datamodules.batches.nested import tensors_of
+from datamodules.insight.datamodule_view import DataModuleView
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import SplitView
 from datamodules.tables.dataset import RowDataset
@@ -126,7 +127,7 @@ def _columns(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     data: RowDataset = seen["train"].dataset
     labels = data.targets
     numeric, codes, target = data.packed.gather(np.arange(len(data)))
-    features = getattr(dm, "fitted", {}).get("features", ())
+    features = DataModuleView(dm).fitted.get("features", ())
     words = [f["name"] for f in features if f.get("kind") == "categorical"]
     if labels is not None:
         classes = torch.from_numpy(labels)

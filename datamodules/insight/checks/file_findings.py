@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from datamodules.adapters.user_samples import listed_files
+from datamodules.adapters.dataset_attributes import DatasetAttributes
 from datamodules.image_folder import ImageFolderDataModule
 from datamodules.images.decode.decode import decode_pixels
 from datamodules.images.decode.pillow_state import quiet
+from datamodules.insight.datamodule_view import DataModuleView
 from datamodules.insight.findings import Finding
-from datamodules.insight.split_view import SplitView, digest, folder_of, innermost
+from datamodules.insight.split_view import SplitView, digest, innermost
 from datamodules.readers.folders import CLUTTER, IMAGE_SUFFIXES
 from datamodules.settings.cpu_count import usable_cores
 
@@ -111,7 +112,7 @@ def file_findings(
             said = f"{split}: {len(odd)} {are} ending says, such as {odd[0]}"
             yield Finding("note", "misnamed", said, "rename them for other programs' sake")
         other = [p for p in paths if Path(p).suffix.lower() not in STOCK]
-        if other and not folder_of(one.dataset):
+        if other and DatasetAttributes(innermost(one.dataset)).root is None:
             said = (
                 f"{split}: {len(other)} of {len(paths):,} files, such as {other[0]}, are read here "
                 "and passed over by torchvision's ImageFolder"
@@ -137,8 +138,7 @@ def _misnamed(path: str, kind: str) -> bool:
 
 def skipped_findings(dm: Any, seen: Mapping[str, SplitView], facts: list[str]) -> Iterator[Finding]:
     """Files that batches lack: those that could not be read, and those that were never listed."""
-    bad = getattr(dm, "bad_files", None)
-    if isinstance(bad, Mapping) and bad:
+    if bad := DataModuleView(dm).bad_files:
         facts += [f"skipped: {reason}" for reason in bad.values()]
         said = f"{len(bad)} files cannot be read and are left out of their batches: "
         said += "; ".join([*bad.values()][:3]) + "; ..." * (len(bad) > 3)
@@ -163,8 +163,9 @@ def _readers(dm: Any, seen: Mapping[str, SplitView]) -> Iterator[tuple[str, Path
                 yield type(dm).__name__, Path(root).expanduser(), None
     done: dict[Path, set[str]] = {}
     for one in seen.values():
-        if (root := folder_of(one.dataset)) is not None:
-            done.setdefault(root, set()).update(listed_files(innermost(one.dataset)))
+        attributes = DatasetAttributes(innermost(one.dataset))
+        if (root := attributes.root) is not None:
+            done.setdefault(root, set()).update(attributes.image_files())
     yield from (("its ImageFolder", root, listed) for root, listed in done.items())
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
+from datamodules.adapters.dataset_attributes import DatasetAttributes
 from datamodules.adapters.user_samples import below_subsets
 from datamodules.core.datamodule import DataModule
 from datamodules.core.inside import plan_of
@@ -26,16 +27,16 @@ def split_findings(
 ) -> Iterator[Finding]:
     """Compare the splits; lines of facts are appended to ``facts``."""
     for split, one in seen.items():
-        known = hasattr(one.dataset, "__len__")
-        facts.append(f"{split}: {f'{len(one):,} samples' if known else 'a stream'}")
+        size = f"{one.size:,} samples" if isinstance(one.size, int) else one.size
+        facts.append(f"{split}: {size}")
     if "val" not in seen:
         remedy = "pass val_split=0.1 or validation data"
         yield Finding("note", "no-val", "there is no val split to choose a model by", remedy)
     yield from _classes(seen, classes, facts)
     yield from _maps(seen)
     for split, one in seen.items():
-        if one.loader is not None:
-            yield from _loader(split, one)
+        if isinstance(one.loader, DataLoader):
+            yield from _loader(split, one, one.loader)
 
 
 def _classes(
@@ -80,7 +81,8 @@ def _classes(
 def _maps(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
     maps = {}
     for split, one in seen.items():
-        if isinstance(found := getattr(below_subsets(one.dataset)[0], "class_to_idx", None), dict):
+        dataset, _ = below_subsets(one.dataset)
+        if (found := DatasetAttributes(dataset).class_to_idx) is not None:
             maps[split] = found
     for split, found in maps.items():
         if found != maps.get("train", found):
@@ -91,16 +93,15 @@ def _maps(seen: Mapping[str, SplitView]) -> Iterator[Finding]:
             )
 
 
-def _loader(split: str, one: SplitView) -> Iterator[Finding]:
-    loader, n = one.loader, len(one)
-    sampler, labels = getattr(loader, "sampler", None), one.labels()
+def _loader(split: str, one: SplitView, loader: DataLoader[Any]) -> Iterator[Finding]:
+    n, sampler, labels = len(one), loader.sampler, one.labels()
     if split == "train":
         ordered = bool(labels is not None and (np.diff(labels) >= 0).all() and labels.max() > 0)
         if isinstance(sampler, SequentialSampler):
             level: Any = "error" if ordered else "warning"
             said = "train is not shuffled" + (" and its samples are sorted by class" * ordered)
             yield Finding(level, "train-unshuffled", said, "pass shuffle=True to its DataLoader")
-        size = getattr(loader, "batch_size", None) or 0
+        size = loader.batch_size or 0
         if size > 1 and n % size == 1 and not loader.drop_last:
             said = f"the last train batch has a single sample ({n:,} by {size})"
             remedy = "batch norm fails on it: pass drop_last=True"
@@ -109,8 +110,8 @@ def _loader(split: str, one: SplitView) -> Iterator[Finding]:
     if isinstance(sampler, RandomSampler):
         said = f"{split} is shuffled: its batches differ from run to run"
         yield Finding("warning", "val-shuffled", said, "pass shuffle=False")
-    if getattr(loader, "drop_last", False):
-        size = getattr(loader, "batch_size", None) or 1
+    if loader.drop_last:
+        size = loader.batch_size or 1
         said = f"{split} drops its last {n % size} samples, so the score leaves them out"
         yield Finding("warning", "val-drop-last", said, "pass drop_last=False")
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from datamodules.adapters.user_samples import known_targets
+from datamodules.insight.datamodule_view import DataModuleView
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import SplitView
 
@@ -35,7 +36,7 @@ def target_findings(
     counts = counts[counts > 0]
     if len(counts) > 1 and counts.max() >= 3 * counts.min():
         ratio = counts.max() / counts.min()
-        answered = getattr(dm, "sampler", None) not in (None, "shuffle", "sequential")
+        answered = DataModuleView(dm).sampler not in (None, "shuffle", "sequential")
         level: Any = "warning" if ratio >= RARE and not answered else "note"
         said = f"the largest train class has {ratio:.0f} times the samples of the smallest"
         remedy = 'pass sampler="weighted" or "balanced", and watch recall by class'

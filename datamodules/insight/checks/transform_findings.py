@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from datamodules.adapters.dataset import WrappedDataset
+from datamodules.adapters.dataset_attributes import DatasetAttributes
 from datamodules.batches.nested import tensors_of
 from datamodules.images.transform_steps import all_steps
 from datamodules.insight.findings import Finding
@@ -27,6 +29,24 @@ DRAWS = (
 )
 LOOKED_AT = 8
 LONG = 50_000  # a list of so many str costs each worker some 10 MiB
+
+
+@runtime_checkable
+class OpenFile(Protocol):
+    """A file or archive that a dataset keeps open."""
+
+    def read(self, *args: Any) -> Any:
+        """Return what the file holds."""
+        ...
+
+
+@runtime_checkable
+class OpenDatabase(Protocol):
+    """A connection to a database that a dataset keeps open."""
+
+    def cursor(self, *args: Any) -> Any:
+        """Return a cursor."""
+        ...
 
 
 def transform_findings(seen: Mapping[str, SplitView], *, samples: bool = True) -> Iterator[Finding]:
@@ -115,14 +135,15 @@ def _pickles(split: str, one: SplitView) -> Iterator[Finding]:
         named["collate_fn"] = one.loader.collate_fn
         named["worker_init_fn"] = one.loader.worker_init_fn
     data = one.dataset
-    while hasattr(data, "dataset") and not hasattr(data, "parts"):
-        data = data.dataset
+    while not isinstance(data, WrappedDataset):  # its own parts are checked, too
+        if (inner := DatasetAttributes(data).inner) is None:
+            break
+        data = inner
     yield from _words(split, data)
-    kept = getattr(data, "__dict__", {})
     named |= {
         name: value
-        for name, value in kept.items()
-        if callable(value) or hasattr(value, "read") or hasattr(value, "cursor")
+        for name, value in DatasetAttributes(data).members.items()
+        if callable(value) or isinstance(value, OpenFile | OpenDatabase)
     }
     told: set[str] = set()
     for name, value in named.items():
@@ -139,8 +160,7 @@ def _pickles(split: str, one: SplitView) -> Iterator[Finding]:
 
 def _words(split: str, data: Any) -> Iterator[Finding]:
     """Long lists of objects: reading one writes its count, and copies its page in each worker."""
-    data = innermost(data)
-    for name, value in getattr(data, "__dict__", {}).items():
+    for name, value in DatasetAttributes(innermost(data)).members.items():
         if isinstance(value, list) and len(value) >= LONG and not isinstance(value[0], Tensor):
             said = f"{name} of the {split} dataset is a list of {len(value):,} Python objects"
             remedy = "each worker copies it page by page: use one array or tensor"
