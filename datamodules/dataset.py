@@ -16,7 +16,6 @@ from .adapters.stream_options import check_stream_options, check_unsplit_stream
 from .batches.bad_samples import check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
 from .batches.dataset_interface import DatasetInterface
-from .batches.normalize import Normalizer
 from .core.datamodule import DataModule, Split
 from .core.inside import SampleFunctions, collate_of, ram_cache_of
 from .core.options import DataModuleOptions, refuse_renamed
@@ -234,11 +233,6 @@ class DatasetDataModule(SettableTransforms, DataModule):
     def _functions(self) -> SampleFunctions:
         return super()._functions()._replace(load=self._load, collate=self._collate)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the fitted state; see :class:`~datamodules.core.datamodule.DataModule`."""
-        super().load_state_dict(state_dict)
-        self._set_normalizer()
-
     @property
     def predict_keys(self) -> list[int]:
         """Index of each predicted sample."""
@@ -256,14 +250,6 @@ class DatasetDataModule(SettableTransforms, DataModule):
         return fingerprint(*parts)
 
     # --- inside ------------------------------------------------------------------------------
-
-    def _ensure_read(self, stage: str | None) -> None:
-        super()._ensure_read(stage)
-        self._set_normalizer()
-
-    def _set_normalizer(self) -> None:
-        if "mean" in self.fitted:
-            self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
     def _parts(self, split: Split, *, with_target: bool = True) -> Parts:
         train = split == "train" and self._augment

@@ -256,19 +256,6 @@ class ImageFolderDataModule(ImageDataModule):
             fitted["mean"], fitted["std"] = channel_statistics(data, skip=skip)
         return fitted
 
-    def _ensure_read(self, stage: str | None) -> None:
-        super()._ensure_read(stage)
-        self._set_normalizer()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the fitted state; see :class:`~datamodules.core.datamodule.DataModule`."""
-        super().load_state_dict(state_dict)
-        self._set_normalizer()
-
-    def _set_normalizer(self) -> None:
-        if "mean" in self.fitted:
-            self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
-
     def dataset(self, split: Split) -> ImageDataset | None:
         """Return the images of one split, with the class indices of train."""
         options: Any = {

@@ -283,6 +283,10 @@ class DataModule(L.LightningDataModule):
             self._is_read = True
             if not self.fitted:
                 self.fitted = storable(self.fit() or {}, "fitted")
+                self._use_fitted()
+
+    def _use_fitted(self) -> None:
+        """Update what depends on ``fitted``; called whenever it is replaced."""
 
     def _known(self, name: str) -> Any:
         if name not in self.fitted:

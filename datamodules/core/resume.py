@@ -92,6 +92,7 @@ def load_state(dm: DataModule, state: Mapping[str, Any]) -> None:
             "start a new run"
         )
     dm.fitted = dict(state.get("fitted", {}))
+    dm._use_fitted()
     dm._datasets.clear()
     if resumes:
         dm._position.restore(state.get("train_place"))

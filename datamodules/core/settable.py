@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from datamodules.batches.normalize import Normalizer
 from datamodules.settings.arguments import given_again, plain
 from datamodules.splits.split_samples import Split
 
@@ -14,13 +15,16 @@ Transform = Callable[[Any], Any]
 
 
 class SettableTransforms:
-    """Properties ``train_transform`` and ``eval_transform`` of a datamodule.
+    """Properties ``train_transform`` and ``eval_transform`` of a datamodule of images.
 
     The datamodule stores the arguments as ``_train_transform`` and ``_eval_transform``, and may
-    define ``_preset(part)`` for the transforms that are used if an argument is None.
+    define ``_preset(part)`` for the transforms that are used if an argument is None. If its fitted
+    state has ``mean`` and ``std``, they normalize the images.
     """
 
     hparams: Any
+    fitted: dict[str, Any]
+    normalizer: Any
     _datasets: dict[Split, Any]
     _train_transform: Any
     _eval_transform: Any
@@ -47,6 +51,10 @@ class SettableTransforms:
         self._eval_transform, self.hparams["eval_transform"] = transform, plain(transform)
         for split in ("val", "test", "predict"):
             self._datasets.pop(split, None)
+
+    def _use_fitted(self) -> None:
+        if "mean" in self.fitted:
+            self.normalizer = Normalizer(self.fitted["mean"], self.fitted["std"])
 
     def _functions(self) -> SampleFunctions:
         # not the properties: a loader for val has to work without the train transform
