@@ -16,8 +16,8 @@ from .adapters.stream_options import check_stream_options, check_unsplit_stream
 from .batches.bad_samples import check_on_error
 from .batches.collate import collate, list_pairs, pad_pairs
 from .batches.dataset_interface import DatasetInterface
+from .core.accessors import SampleFunctions, collate_of, ram_cache_of
 from .core.datamodule import DataModule, Split
-from .core.inside import SampleFunctions, collate_of, ram_cache_of
 from .core.options import DataModuleOptions, refuse_renamed
 from .core.settable import SettableTransforms
 from .images.options import ImageOptions, with_defaults

@@ -13,9 +13,9 @@ import torch
 from .batches.bad_samples import check_on_error
 from .batches.mixup import Mix
 from .batches.normalize import Normalizer
+from .core.accessors import ram_cache_of
 from .core.datamodule import SPLITS, Split
 from .core.image_datamodule import ImageDataModule
-from .core.inside import ram_cache_of
 from .core.options import DataModuleOptions, refuse_renamed
 from .images.channel_stats import channel_statistics, normalizer_of
 from .images.class_folders import read_class_folders

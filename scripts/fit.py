@@ -44,7 +44,7 @@ from cross_validation import (
     join_folds,
     print_folds,
 )
-from datamodules.core.inside import add_split_options
+from datamodules.core.accessors import add_split_options
 from datamodules.insight import DataRecord, DataWaitMonitor
 from failures import Ranks, exit_code
 from names import UsageError

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from lightning.pytorch.callbacks import BasePredictionWriter
 
 from datamodules import DataModule
-from datamodules.core.inside import bad_rows_of
+from datamodules.core.accessors import bad_rows_of
 from datamodules.readers.atomic_write import named_writes
 from models import Regressor
 

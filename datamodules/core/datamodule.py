@@ -25,8 +25,8 @@ from datamodules.settings.arguments import check_name, storable
 from datamodules.splits.options import SplitInput, SplitOptions
 from datamodules.splits.split_samples import SPLITS, Split, limit_split, split_by_settings
 
+from .accessors import SampleFunctions, describe, request_of, skipped_of
 from .attributes import Fitted, SplitDataset
-from .inside import SampleFunctions, describe, request_of, skipped_of
 from .no_validation import NoValidation
 from .options import save_options
 from .plotting import plot_batch

@@ -22,7 +22,7 @@ from datamodules.loading.fetch import KeyedDataset
 from datamodules.sampling.length_buckets import length_bounds
 from datamodules.texts.dataset import TextDataset
 
-from .inside import dataset_of, normalizer_of
+from .accessors import dataset_of, normalizer_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

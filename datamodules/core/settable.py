@@ -9,7 +9,7 @@ from datamodules.batches.normalize import Normalizer
 from datamodules.settings.arguments import given_again, plain
 from datamodules.splits.split_samples import Split
 
-from .inside import SampleFunctions
+from .accessors import SampleFunctions
 
 Transform = Callable[[Any], Any]
 

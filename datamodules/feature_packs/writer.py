@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from datamodules.core.accessors import normalizer_of
 from datamodules.core.datamodule import DataModule
 from datamodules.core.image_datamodule import ImageDataModule
-from datamodules.core.inside import normalizer_of
 from datamodules.core.transform_fingerprint import printed
 from datamodules.images.options import with_defaults
 from datamodules.loading.make_loader import make_plain_loader

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from datamodules.core.accessors import loader_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import loader_of
 
 from .split_view import digest
 

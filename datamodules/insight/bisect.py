@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.core.accessors import copy_of, loader_of, set_augmentation
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import copy_of, loader_of, set_augmentation
 from datamodules.loading.iterable import StreamBatches
 from datamodules.seeding.random_state import kept_random_state
 

@@ -15,8 +15,8 @@ import lightning as L
 import torch
 
 from datamodules.adapters.user_samples import input_transform
+from datamodules.core.accessors import copy_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import copy_of
 from datamodules.settings.arguments import name_of, plain
 
 from .datamodule_view import DataModuleView

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from datamodules.core.accessors import bad_rows_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import bad_rows_of
 from datamodules.figures.target_text import target_text
 from datamodules.sampling.sharded_sampler import Keys
 from datamodules.seeding.random_state import kept_random_state

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import lightning as L
 
+from datamodules.core.accessors import set_augmentation
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import set_augmentation
 
 SAMPLES, BATCH = 100, 8
 

@@ -28,8 +28,8 @@ from datamodules.adapters.user_samples import (
 from datamodules.batches.dataset_interface import DatasetInterface, DescribesSamples, Sample
 from datamodules.batches.inspection_interface import InspectsSamples
 from datamodules.batches.nested import tensors_of
+from datamodules.core.accessors import dataset_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import dataset_of
 from datamodules.seeding.random_state import kept_random_state
 
 from .datamodule_view import DataModuleView, PlansBatches

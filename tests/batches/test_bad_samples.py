@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 from warm_start import run_warm
 
 from datamodules import ImageFolderDataModule
-from datamodules.core.inside import bad_rows_of
+from datamodules.core.accessors import bad_rows_of
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 PLAIN = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])

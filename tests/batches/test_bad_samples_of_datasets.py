@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
 
 from datamodules import DatasetDataModule
-from datamodules.core.inside import bad_rows_of
+from datamodules.core.accessors import bad_rows_of
 from datamodules.core.run import Run
 
 BAD = (2, 3, 7)

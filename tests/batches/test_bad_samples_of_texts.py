@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datamodules import TextDataModule
-from datamodules.core.inside import bad_rows_of
+from datamodules.core.accessors import bad_rows_of
 
 
 @pytest.fixture

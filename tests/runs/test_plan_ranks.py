@@ -10,7 +10,7 @@ import pytest
 from plan_ranks import EPOCHS, KINDS, ROWS, SEED, Numbered, module_of
 from warm_start import run_warm
 
-from datamodules.core.inside import plan_of
+from datamodules.core.accessors import plan_of
 from datamodules.sampling.sharded_sampler import ShardedBatchSampler
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "plan_ranks.py"

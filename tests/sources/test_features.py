@@ -9,7 +9,7 @@ from script_runs import SCRIPTS, fit
 from torch import nn
 
 from datamodules import FeaturesDataModule, ImageFolderDataModule
-from datamodules.core.inside import add_split_options
+from datamodules.core.accessors import add_split_options
 from datamodules.feature_packs.format import read_features
 from datamodules.feature_packs.writer import feature_keys, write_features
 from datamodules.samples import digits

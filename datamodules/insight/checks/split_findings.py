@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from datamodules.adapters.dataset_attributes import DatasetAttributes
 from datamodules.adapters.user_samples import below_subsets
+from datamodules.core.accessors import plan_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import plan_of
 from datamodules.insight.findings import Finding
 from datamodules.insight.split_view import SplitView
 from datamodules.sampling.plan import Batches, EvaluationPlan

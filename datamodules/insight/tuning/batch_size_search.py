@@ -12,8 +12,8 @@ from typing import NamedTuple
 import lightning as L
 import torch
 
+from datamodules.core.accessors import copy_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import copy_of
 from datamodules.insight.wait_monitor import DataWaitMonitor
 
 PAYS = 0.95  # a doubled batch must take less of the time per sample than this

@@ -14,8 +14,8 @@ from lightning.fabric.utilities import move_data_to_device
 from lightning_utilities.core.apply_func import apply_to_collection
 
 from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.core.accessors import collate_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import collate_of
 from datamodules.images.dataset import ImageDataset
 from datamodules.seeding.random_state import kept_random_state
 

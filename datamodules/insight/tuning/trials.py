@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.core.accessors import copy_of, loader_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import copy_of, loader_of
 from datamodules.insight.wait_monitor import batch_length
 from datamodules.loading.loader import Loader
 from datamodules.settings.cpu_count import usable_cores

@@ -11,8 +11,8 @@ from pathlib import Path
 import lightning as L
 
 from datamodules.batches.dataset_interface import DatasetInterface
+from datamodules.core.accessors import copy_of
 from datamodules.core.datamodule import DataModule
-from datamodules.core.inside import copy_of
 
 from .batch_size_search import SizeTrial, search_batch_size, size_sentence, step_seconds
 from .stage_timing import stage_sentence, time_stages

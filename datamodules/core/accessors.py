@@ -1,4 +1,4 @@
-"""What scripts, insight and feature packs may ask of a datamodule beyond its public members."""
+"""Access to a datamodule for scripts, insight and feature packs, beyond its public members."""
 
 from __future__ import annotations
 
