@@ -8,12 +8,12 @@ import warnings
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
-import lightning as L
 import numpy as np
 import polars as pl
 import pytest
 import torch
 from contract import check_datamodule, same
+from people_table import made, trainer, write
 from warm_start import run_warm
 
 from datamodules.batches.batch import TabularInputs
@@ -22,42 +22,6 @@ from datamodules.tabular import TabularDataModule
 from models import Classifier, Regressor
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "table_ranks.py"
-
-
-def write(path, rows, header):
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return path
-
-
-@pytest.fixture
-def people(tmp_path):
-    """60 rows: numbers with gaps, categories, an id, a number to predict."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for i in range(60):
-        kind = "abc"[i % 3]
-        age = "" if i % 7 == 0 else 20 + i % 40
-        rows.append([f"p{i}", round(float(rng.normal()), 4), age, kind, i % 2 == 0, i % 3, i / 4])
-    return write(tmp_path / "people.csv", rows, "id,x,age,kind,flag,label,pay")
-
-
-def made(people, **options):
-    settings = {"drop": ["pay"], "id_column": "id", "val_split": 0.2, "test_split": 0.2}
-    return TabularDataModule(people, "label", **(settings | options))
-
-
-def trainer(tmp_path, **flags):
-    quiet = {
-        "accelerator": "cpu",
-        "devices": 1,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "max_epochs": 1,
-        "default_root_dir": tmp_path,
-    }
-    return L.Trainer(**(quiet | flags))
 
 
 @pytest.mark.parametrize("encode", ["codes", "onehot"])

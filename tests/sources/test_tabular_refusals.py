@@ -1,32 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pytest
+from people_table import made, write
 
 from datamodules.tabular import TabularDataModule
-
-
-def write(path, rows, header):
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return path
-
-
-@pytest.fixture
-def people(tmp_path):
-    """60 rows: numbers with gaps, categories, an id, a number to predict."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for i in range(60):
-        kind = "abc"[i % 3]
-        age = "" if i % 7 == 0 else 20 + i % 40
-        rows.append([f"p{i}", round(float(rng.normal()), 4), age, kind, i % 2 == 0, i % 3, i / 4])
-    return write(tmp_path / "people.csv", rows, "id,x,age,kind,flag,label,pay")
-
-
-def made(people, **options):
-    settings = {"drop": ["pay"], "id_column": "id", "val_split": 0.2, "test_split": 0.2}
-    return TabularDataModule(people, "label", **(settings | options))
 
 
 @pytest.mark.parametrize(

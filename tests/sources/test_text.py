@@ -3,47 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from contract import check_datamodule
 from jsonargparse import ArgumentParser
+from small_texts import make, make_rows, write
 
 from datamodules.batches.batch import Batch, TextInputs
 from datamodules.text import TextDataModule
-
-NOUNS = {"animal": ["fox", "bird", "horse", "cow"], "plant": ["tree", "fern", "moss", "rose"]}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def make_rows(n=60, seed=0):
-    random = np.random.default_rng(seed)
-    rows = []
-    for i in range(n):
-        label = ("animal", "plant")[i % 2]
-        words = random.choice([*NOUNS[label], "the", "old", "a"], random.integers(1, 9))
-        rows.append((f"{i} {' '.join(words)}", label))
-    return rows
-
-
-def write(path, rows=None):
-    frame = pl.DataFrame(make_rows() if rows is None else rows, ["text", "label"], orient="row")
-    frame.write_csv(path)
-    return path
-
-
-@pytest.fixture
-def file(tmp_path):
-    return write(tmp_path / "texts.csv")
-
-
-def make(path, **options):
-    return TextDataModule(path, **{"vocab_size": 320, "batch_size": 8, **options})
 
 
 def decoded(dm, ids):

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from contract import same
+from small_texts import make, make_rows, write
 from torch import nn
 from warm_start import run_warm
 
@@ -17,39 +18,6 @@ from datamodules.text import TextDataModule
 from datamodules.texts import tokenizer as tokenizer_file
 from models import Classifier
 from models.text_nets import TextBag, TextTransformer
-
-NOUNS = {"animal": ["fox", "bird", "horse", "cow"], "plant": ["tree", "fern", "moss", "rose"]}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DATAMODULES_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def make_rows(n=60, seed=0):
-    random = np.random.default_rng(seed)
-    rows = []
-    for i in range(n):
-        label = ("animal", "plant")[i % 2]
-        words = random.choice([*NOUNS[label], "the", "old", "a"], random.integers(1, 9))
-        rows.append((f"{i} {' '.join(words)}", label))
-    return rows
-
-
-def write(path, rows=None):
-    frame = pl.DataFrame(make_rows() if rows is None else rows, ["text", "label"], orient="row")
-    frame.write_csv(path)
-    return path
-
-
-@pytest.fixture
-def file(tmp_path):
-    return write(tmp_path / "texts.csv")
-
-
-def make(path, **options):
-    return TextDataModule(path, **{"vocab_size": 320, "batch_size": 8, **options})
 
 
 def quiet_trainer(folder, **options):
